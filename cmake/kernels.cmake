@@ -1,0 +1,15 @@
+# Only files of an instruction set get its flags. Rows: file suffix, flags. A file src/kernels/NAME_<suffix>.c
+# gets the row's flags; all others are baseline code.
+set(ATTN_ISA_FLAGS
+  "avx2:-mavx2 -mfma -mf16c"
+  "avx512:-mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c -mprefer-vector-width=512")
+
+function(attn_kernel_flags folder)
+  foreach(row ${ATTN_ISA_FLAGS})
+    string(REGEX MATCH "^([^:]+):(.*)$" _ "${row}")
+    file(GLOB files CONFIGURE_DEPENDS ${folder}/*_${CMAKE_MATCH_1}.c)
+    foreach(file ${files})
+      set_source_files_properties(${file} PROPERTIES COMPILE_FLAGS "${CMAKE_MATCH_2}")
+    endforeach()
+  endforeach()
+endfunction()

@@ -1,0 +1,511 @@
+/* attn.h: choose and run attention.                        SPDX-License-Identifier: Apache-2.0
+ *
+ * libattn computes  out = softmax(scale * q k^T + mask) v  for diffusion, video and multimodal
+ * transformers. It chooses a backend for each attention site from one configuration, runs it, and
+ * tells why it was chosen.
+ *
+ *   attn_context *context;
+ *   attn_layer *layer;
+ *   attn_error error = ATTN_ERROR_INIT;
+ *   attn_layer_options site = {.size = sizeof site, .role = "self", .heads = 12, .head_dim = 64};
+ *   attn_open(NULL, &context, &error);
+ *   attn_layer_open(context, &site, &layer, &error);
+ *   attn_args args = {.size = sizeof args, .q = &q, .k = &k, .v = &v, .out = &out};
+ *   if (attn_forward(layer, &args, &error)) fprintf(stderr, "%s\n", error.text);
+ *   attn_layer_close(layer);
+ *   attn_close(context);
+ *
+ * Rules that hold for every function here:
+ *  - Tensors are DLPack DLTensor in layout BSND, [batch, sequence, heads, head_dim]. Any strides are
+ *    allowed, strides and byte offsets are honoured, NULL strides mean row-major. The caller owns all
+ *    memory it passes; the library keeps none of it after a call returns.
+ *  - A struct that crosses the border starts with its size in bytes, set by whoever fills it. Fields are
+ *    only ever appended; what a shorter struct lacks reads as zero, and zero means "default" or "absent".
+ *  - A function that can fail returns an attn_status and, when the caller passes an attn_error, fills it
+ *    with a kind and one sentence. On failure nothing is written to outputs that the text does not name.
+ *  - The library never prints, exits or aborts. Text goes to the log callback.
+ *  - Any thread may call any function on its own objects. A context may be shared by threads; one layer
+ *    is run by one thread at a time.
+ *
+ * The header is C99, C11 and C++17. */
+#ifndef ATTN_ATTN_H
+#define ATTN_ATTN_H
+
+#include <dlpack/dlpack.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define ATTN_API __attribute__((visibility("default")))
+#else
+#define ATTN_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ATTN_VERSION_MAJOR 0
+#define ATTN_VERSION_MINOR 1
+#define ATTN_VERSION_PATCH 0
+
+/* ---- lists ------------------------------------------------------------------------------------ */
+
+/* What a call came to. X(NAME, value, text, sentence). Values are fixed for ever. */
+#define ATTN_STATUS_LIST(X)                                                                                  \
+    X(OK, 0, "ok", "the call succeeded")                                                                     \
+    X(INVALID_ARGUMENT, 1, "invalid_argument", "something the caller passed is wrong")                       \
+    X(UNSUPPORTED, 2, "unsupported", "the chosen backend, device or build cannot do this")                   \
+    X(NOT_AVAILABLE, 3, "not_available", "something that would be needed is not on this machine")            \
+    X(CONFIG_CONFLICT, 4, "config_conflict", "two settings exclude each other")                              \
+    X(OUT_OF_MEMORY, 5, "out_of_memory", "memory could not be had")                                          \
+    X(CANCELLED, 6, "cancelled", "the caller's cancel flag was raised; outputs are undefined")               \
+    X(IO, 7, "io", "a file could not be read or written")                                                    \
+    X(INTERNAL, 8, "internal", "the library or a module broke its own promise")
+
+/* Why, in a word that programs can test. X(NAME, value, text, status, exit code, sentence). */
+#define ATTN_KIND_LIST(X)                                                                                    \
+    X(NONE, 0, "none", OK, 0, "no error")                                                                    \
+    X(INVALID_SHAPE, 1, "invalid_shape", INVALID_ARGUMENT, 2, "shapes do not fit together")                  \
+    X(INVALID_LAYOUT, 2, "invalid_layout", INVALID_ARGUMENT, 2, "strides or memory cannot be used")          \
+    X(INVALID_DTYPE, 3, "invalid_dtype", INVALID_ARGUMENT, 2, "element types do not fit together")           \
+    X(INVALID_VALUE, 4, "invalid_value", INVALID_ARGUMENT, 2, "a number or word is out of range")            \
+    X(INVALID_TYPE, 5, "invalid_type", INVALID_ARGUMENT, 2, "a configuration value has another type")        \
+    X(INVALID_STRUCT, 6, "invalid_struct", INVALID_ARGUMENT, 2, "a struct has an impossible size")           \
+    X(SYNTAX, 7, "syntax", INVALID_ARGUMENT, 2, "text could not be parsed")                                  \
+    X(UNKNOWN_OR_MISSING_KEY, 8, "unknown_or_missing_key", INVALID_ARGUMENT, 2,                              \
+      "a configuration key is unknown or missing")                                                           \
+    X(MIXED_ROLE_ENTRY, 9, "mixed_role_entry", INVALID_ARGUMENT, 2,                                          \
+      "a role entry mixes spec keys with nested roles")                                                      \
+    X(EMPTY_ROLE_ENTRY, 10, "empty_role_entry", INVALID_ARGUMENT, 2, "a role entry is empty")                \
+    X(MUTUALLY_EXCLUSIVE, 11, "mutually_exclusive", CONFIG_CONFLICT, 2,                                      \
+      "two ways to say the same thing were both used")                                                       \
+    X(BLOCK_BACKEND_MISMATCH, 12, "block_backend_mismatch", CONFIG_CONFLICT, 2,                              \
+      "a typed block stands on a backend that does not own it")                                              \
+    X(UNKNOWN_BACKEND, 13, "unknown_backend", INVALID_ARGUMENT, 2, "no backend has this name")               \
+    X(UNKNOWN_NAME, 14, "unknown_name", INVALID_ARGUMENT, 2, "a name is not in its list")                    \
+    X(PLATFORM_UNSUPPORTED, 15, "platform_unsupported", UNSUPPORTED, 3,                                      \
+      "the backend is declared for other platforms")                                                         \
+    X(CAPABILITY_UNSUPPORTED, 16, "capability_unsupported", UNSUPPORTED, 3,                                  \
+      "the device architecture or instruction set has no kernel")                                            \
+    X(HEAD_SIZE_UNSUPPORTED, 17, "head_size_unsupported", UNSUPPORTED, 3,                                    \
+      "the head size is outside the backend's set")                                                          \
+    X(DTYPE_UNSUPPORTED, 18, "dtype_unsupported", UNSUPPORTED, 3, "the element type has no kernel")          \
+    X(FEATURE_UNSUPPORTED, 19, "feature_unsupported", UNSUPPORTED, 3,                                        \
+      "the call needs a feature that the implementation lacks")                                              \
+    X(PACKAGE_MISSING, 20, "package_missing", NOT_AVAILABLE, 3, "no implementation is installed")            \
+    X(PACKAGE_INCOMPATIBLE, 21, "package_incompatible", NOT_AVAILABLE, 3,                                    \
+      "a package is present without what is needed from it")                                                 \
+    X(NOT_IMPLEMENTED, 22, "not_implemented", UNSUPPORTED, 3, "nothing may be chosen here")                  \
+    X(AMBIGUOUS_PLATFORM, 23, "ambiguous_platform", CONFIG_CONFLICT, 3,                                      \
+      "more than one platform claims the machine")                                                           \
+    X(DEVICE_MISMATCH, 24, "device_mismatch", INVALID_ARGUMENT, 2,                                           \
+      "a tensor lives on another device than the layer")                                                     \
+    X(SPARSE_NAME_REQUIRED, 25, "sparse_name_required", INVALID_ARGUMENT, 2,                                 \
+      "the sparse dispatcher was given no plugin")                                                           \
+    X(SPARSE_PLUGIN_MISSING, 26, "sparse_plugin_missing", NOT_AVAILABLE, 3, "no such sparse plugin")         \
+    X(SPARSE_PLUGIN_BROKEN, 27, "sparse_plugin_broken", NOT_AVAILABLE, 3,                                    \
+      "the sparse plugin could not be loaded")                                                               \
+    X(SPARSE_CAPABILITY, 28, "sparse_capability", UNSUPPORTED, 3, "the sparse plugin lacks a capability")    \
+    X(SPARSE_LAYOUT, 29, "sparse_layout", UNSUPPORTED, 3, "the sparse plugin needs layout BSND")             \
+    X(RING_UNSUPPORTED, 30, "ring_unsupported", UNSUPPORTED, 3, "ring parallelism would bypass the backend") \
+    X(ALLGATHER_CAUSAL, 31, "allgather_causal", UNSUPPORTED, 3, "gathered keys and values cannot be causal") \
+    X(PARALLEL_EXCLUSIVE, 32, "parallel_exclusive", CONFIG_CONFLICT, 2,                                      \
+      "two ways of sequence parallelism were both asked for")                                                \
+    X(MODULE_UNLOADABLE, 33, "module_unloadable", NOT_AVAILABLE, 3, "a module file could not be loaded")     \
+    X(MODULE_NO_ENTRY, 34, "module_no_entry", NOT_AVAILABLE, 3,                                              \
+      "a module lacks its entry point or it returned nothing")                                               \
+    X(MODULE_ABI, 35, "module_abi", NOT_AVAILABLE, 3, "a module was built for another interface")            \
+    X(MODULE_CLASH, 36, "module_clash", CONFIG_CONFLICT, 3,                                                  \
+      "two modules offer an implementation of the same name")                                                \
+    X(WORKSPACE_TOO_SMALL, 37, "workspace_too_small", INVALID_ARGUMENT, 2,                                   \
+      "the caller's workspace is smaller than attn_workspace_size says")                                     \
+    X(OUT_OF_MEMORY, 38, "out_of_memory", OUT_OF_MEMORY, 4, "memory could not be had")                       \
+    X(CANCELLED, 39, "cancelled", CANCELLED, 130, "the caller raised the cancel flag")                       \
+    X(IO, 40, "io", IO, 4, "a file could not be read or written")                                            \
+    X(INTERNAL, 41, "internal", INTERNAL, 4, "the library or a module broke its own promise")
+
+/* Element types. X(NAME, value, text, DLPack code, bits). Values are fixed for ever. */
+#define ATTN_DTYPE_LIST(X)                                                                                   \
+    X(F32, 1, "f32", 2, 32)                                                                                  \
+    X(F16, 2, "f16", 2, 16)                                                                                  \
+    X(BF16, 3, "bf16", 4, 16)                                                                                \
+    X(F64, 4, "f64", 2, 64)                                                                                  \
+    X(BOOL, 5, "bool", 6, 8)                                                                                 \
+    X(U8, 6, "u8", 1, 8)                                                                                     \
+    X(I8, 7, "i8", 0, 8)                                                                                     \
+    X(I32, 8, "i32", 0, 32)                                                                                  \
+    X(I64, 9, "i64", 0, 64)                                                                                  \
+    X(F8E4M3, 10, "f8e4m3", 10, 8)                                                                           \
+    X(F8E5M2, 11, "f8e5m2", 12, 8)
+
+/* DLPack codes that older dlpack.h lack, with their public values. */
+#define ATTN_DL_BOOL          6
+#define ATTN_DL_FLOAT8_E4M3FN 10
+#define ATTN_DL_FLOAT8_E5M2   12
+
+/* What a call may ask of an implementation, one bit each. X(NAME, bit, text, sentence). */
+#define ATTN_FEATURE_LIST(X)                                                                                 \
+    X(MASK_KEEP, 0, "mask_keep", "boolean keep-masks, non-zero means attend")                                \
+    X(MASK_ADDITIVE, 1, "mask_additive", "masks added to the scores")                                        \
+    X(KEY_MASK, 2, "key_mask", "boolean key-padding masks [batch, keys]")                                    \
+    X(LENGTHS, 3, "lengths", "valid key lengths per sample")                                                 \
+    X(PACKED, 4, "packed", "packed sequences given by cu_seqlens")                                           \
+    X(CAUSAL, 5, "causal", "causal attention aligned bottom-right")                                          \
+    X(TOP_LEFT, 6, "top_left", "positions aligned top-left, with a first query position")                    \
+    X(WINDOW, 7, "window", "left and right windows")                                                         \
+    X(SPANS, 8, "spans", "piecewise full-attention spans")                                                   \
+    X(QUERY_RANGES, 9, "query_ranges", "local query rows at given global positions")                         \
+    X(SOFTCAP, 10, "softcap", "scores capped by tanh before the mask")                                       \
+    X(SINKS, 11, "sinks", "a learned logit per head in the softmax sum")                                     \
+    X(LSE, 12, "lse", "the natural log-sum-exp of each row as an output")                                    \
+    X(SCORES, 13, "scores", "the score matrix as a debug output")                                            \
+    X(GROUPED, 14, "grouped", "fewer key/value heads than query heads")                                      \
+    X(VALUE_DIM, 15, "value_dim", "a value head size that differs from the key head size")                   \
+    X(STRIDED, 16, "strided", "an innermost stride other than one")                                          \
+    X(F32_OUT, 17, "f32_out", "f32 output from 16-bit inputs")                                               \
+    X(BATCH_INVARIANT, 18, "batch_invariant", "results do not depend on batch mates")
+
+typedef int32_t attn_status;
+enum {
+#define ATTN_X(name, value, text, sentence) ATTN_##name = value,
+    ATTN_STATUS_LIST(ATTN_X)
+#undef ATTN_X
+};
+
+typedef int32_t attn_kind;
+enum {
+#define ATTN_X(name, value, text, status, exit, sentence) ATTN_KIND_##name = value,
+    ATTN_KIND_LIST(ATTN_X)
+#undef ATTN_X
+};
+
+typedef int32_t attn_dtype; /* 0: unknown */
+enum {
+#define ATTN_X(name, value, text, code, bits) ATTN_##name = value,
+    ATTN_DTYPE_LIST(ATTN_X)
+#undef ATTN_X
+};
+
+#define ATTN_FEATURE(name) ((uint64_t)1 << ATTN_FEATURE_BIT_##name)
+enum {
+#define ATTN_X(name, bit, text, sentence) ATTN_FEATURE_BIT_##name = bit,
+    ATTN_FEATURE_LIST(ATTN_X)
+#undef ATTN_X
+};
+
+/* The text columns of the lists; an unknown value gives "unknown". attn_kind_exit: a program's exit code. */
+ATTN_API const char *attn_status_name(attn_status status);
+ATTN_API const char *attn_kind_name(attn_kind kind);
+ATTN_API const char *attn_kind_sentence(attn_kind kind);
+ATTN_API attn_status attn_kind_status(attn_kind kind);
+ATTN_API int attn_kind_exit(attn_kind kind);
+ATTN_API const char *attn_dtype_name(attn_dtype dtype);
+ATTN_API attn_dtype attn_dtype_from_name(const char *name); /* 0: no such name */
+ATTN_API attn_dtype attn_dtype_from_dl(DLDataType type);    /* 0: none of ours; lanes must be 1 */
+ATTN_API DLDataType attn_dtype_to_dl(attn_dtype dtype);
+ATTN_API size_t attn_dtype_bytes(attn_dtype dtype);
+ATTN_API const char *attn_feature_name(int bit); /* NULL: no such bit */
+ATTN_API const char *attn_feature_sentence(int bit);
+
+/* "MAJOR.MINOR.PATCH" of the library that runs, which may differ from the header's. */
+ATTN_API const char *attn_version(void);
+
+/* ---- errors ----------------------------------------------------------------------------------- */
+
+/* Owned by the caller, on the stack as a rule. text is one sentence that names the thing, the value
+ * found, the value expected and a way out; it is always terminated. A NULL attn_error is allowed. */
+typedef struct attn_error {
+    uint32_t size;
+    attn_status status;
+    attn_kind kind;
+    int32_t reserved;
+    char text[512];
+} attn_error;
+#define ATTN_ERROR_INIT                                                                                      \
+    {                                                                                                        \
+        sizeof(attn_error), 0, 0, 0, ""                                                                      \
+    }
+
+/* ---- callbacks -------------------------------------------------------------------------------- */
+
+typedef enum attn_log_level { ATTN_LOG_DEBUG = 1, ATTN_LOG_INFO, ATTN_LOG_WARNING } attn_log_level;
+/* One line of text without a newline. May be called from any thread that calls the library. */
+typedef void (*attn_log_fn)(void *user, int32_t level, const char *text);
+
+/* bytes > 0, align a power of two. NULL means out of memory. Called from any thread. */
+typedef struct attn_allocator {
+    void *(*alloc)(void *user, size_t bytes, size_t align);
+    void (*release)(void *user, void *memory);
+    void *user;
+} attn_allocator;
+
+/* task(arg, index, worker): worker tells the scratch to use, 0 <= worker < workers. */
+typedef void (*attn_task_fn)(void *arg, int64_t index, int32_t worker);
+/* Calls task once for each index in [0, count), in any order and on any threads, at most `workers` at
+ * once, each running call with a worker number of its own; returns when all are done. */
+typedef void (*attn_parallel_for_fn)(void *user, int64_t count, int32_t workers, attn_task_fn task,
+                                     void *arg);
+
+/* One step of the walk from a request to a choice. Strings live until the callback returns. */
+typedef enum attn_trace_event {
+    ATTN_TRACE_SOURCE = 1, /* backend: what was asked (or "auto"); source: by whom */
+    ATTN_TRACE_REASON,     /* one reason against backend/implementation: kind and text */
+    ATTN_TRACE_CANDIDATE,  /* backend/implementation was judged: usable, else kind of the first reason */
+    ATTN_TRACE_CHOICE,     /* backend/implementation was taken: text says why */
+    ATTN_TRACE_NOTE        /* anything else worth knowing */
+} attn_trace_event;
+
+typedef struct attn_trace {
+    uint32_t size;
+    int32_t event;
+    int32_t usable;
+    attn_kind kind;
+    const char *role;
+    const char *source;
+    const char *backend;
+    const char *implementation; /* NULL when the backend itself is meant */
+    const char *text;
+} attn_trace;
+typedef void (*attn_trace_fn)(void *user, const attn_trace *trace);
+
+/* ---- context ---------------------------------------------------------------------------------- */
+
+typedef struct attn_context attn_context;
+
+/* All fields may be zero. Strings are copied. */
+typedef struct attn_options {
+    uint32_t size;
+    int32_t threads;         /* cap; 0: $ATTN_NUM_THREADS, else what affinity and cgroup quota allow */
+    const char *backend;     /* default backend for all roles ("auto" allowed), as the flag
+                                --diffusion-attention-backend; NULL: none */
+    const char *config;      /* JSON {"default": ..., "per_role": {...}}, as the flag
+                                --diffusion-attention-config; NULL: none */
+    const char *platform;    /* pins a platform, "cpu"; NULL: found by probing */
+    const char *isa;         /* caps the CPU kernel set: "scalar", "avx2", ...; NULL: $ATTN_ISA */
+    const char *module_path; /* colon-separated files and folders; NULL: $ATTN_MODULE_PATH and then
+                                <libdir>/attn/modules; "": none */
+    const char *plugins;     /* comma-separated names of the modules that may load; NULL: $ATTN_PLUGINS,
+                                unset: all; "": none */
+    const char *overrides;   /* "BACKEND=implementation,...": the implementation behind a backend */
+    attn_log_fn log;
+    void *log_user;
+    attn_trace_fn trace; /* receives every reason of every refusal */
+    void *trace_user;
+    attn_parallel_for_fn parallel_for; /* NULL: the library's own pool, shared by the process */
+    void *parallel_user;
+    const attn_allocator *allocator; /* copied; NULL: malloc */
+    uint32_t flags;                  /* ATTN_OPEN_* */
+    uint32_t plan_cache;             /* plans kept, least recently used out first; 0: 256 */
+} attn_options;
+#define ATTN_OPEN_IGNORE_ENV 1u /* read no environment variable */
+
+/* Opens a context: finds the platform, loads modules (a module that fails is kept as a refused row and
+ * never an error here), parses the configuration. Fails: syntax, unknown_or_missing_key, invalid_type,
+ * mutually_exclusive, unknown_name (platform, isa, override), out_of_memory.
+ * Contexts share nothing but the thread pool; one never affects another. */
+ATTN_API attn_status attn_open(const attn_options *options, attn_context **context, attn_error *error);
+/* All layers of the context must be closed before. NULL is allowed. Modules stay loaded. */
+ATTN_API void attn_close(attn_context *context);
+
+typedef struct attn_context_info {
+    uint32_t size;
+    int32_t threads;
+    const char *platform;
+    const char *isa;         /* kernel set that runs on this CPU, after the cap */
+    const char *isa_text;    /* what the CPU has and why this set: one sentence */
+    const char *thread_text; /* where the thread count comes from: one sentence */
+} attn_context_info;
+/* Strings live as long as the context. */
+ATTN_API void attn_context_get_info(const attn_context *context, attn_context_info *info);
+
+/* ---- layers ----------------------------------------------------------------------------------- */
+
+typedef struct attn_layer attn_layer;
+
+/* How query i and key j are placed on one axis when there are more keys than queries or fewer. */
+typedef enum attn_alignment {
+    ATTN_BOTTOM_RIGHT = 0, /* query i stands at i + valid_keys - queries: the last query meets the last key */
+    ATTN_TOP_LEFT = 1      /* query i stands at i + query_start */
+} attn_alignment;
+
+#define ATTN_WINDOW_LEFT  1u
+#define ATTN_WINDOW_RIGHT 2u
+
+typedef struct attn_layer_options {
+    uint32_t size;
+    uint32_t flags;
+    const char *role;       /* NULL: "self"; free text, case-sensitive */
+    const char *category;   /* fallback of the role; NULL: none */
+    const char *prefix;     /* name of the layer in its model; NULL: none */
+    DLDevice device;        /* device_type 0: the platform's own */
+    int64_t heads;          /* query heads, > 0 */
+    int64_t kv_heads;       /* 0: heads; divides heads; query head h reads head h / (heads / kv_heads) */
+    int64_t head_dim;       /* of q and k, 1 ... 1024 */
+    int64_t value_head_dim; /* of v and out; 0: head_dim */
+    double scale;           /* 0: 1 / sqrt(head_dim) */
+    double softcap;         /* c > 0: scores become c tanh(score / c), before any mask; 0: off */
+    int32_t causal;         /* non-zero: key j is kept when j <= position of the query */
+    int32_t alignment;      /* attn_alignment, for causal and windows */
+    uint32_t window;        /* sides that are bounded: ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT */
+    attn_dtype dtype;       /* of q, k, v; 0: not known yet */
+    int64_t window_left;  /* keeps position - left <= j: left = 2 keeps the query's own key and two before */
+    int64_t window_right; /* keeps j <= position + right */
+    uint64_t needs;       /* ATTN_FEATURE bits that calls will ask for; filters automatic candidates */
+} attn_layer_options;
+#define ATTN_LAYER_BATCH_INVARIANT 1u
+
+/* Resolves the role to a backend and an implementation. Fails: invalid_value, invalid_shape, unknown_backend,
+ * and every kind of refusal of ATTN_KIND_LIST for an explicit choice. The selection is logged once per
+ * (role, category, backend, source). */
+ATTN_API attn_status attn_layer_open(attn_context *context, const attn_layer_options *options,
+                                     attn_layer **layer, attn_error *error);
+ATTN_API void attn_layer_close(attn_layer *layer); /* NULL is allowed */
+
+typedef struct attn_layer_info {
+    uint32_t size;
+    int32_t explicit_choice; /* 1: a user named the backend; 0: automatic */
+    const char *backend;     /* registry name */
+    const char *implementation;
+    const char *source; /* "attention_config.per_role['self']", "platform default", ... */
+    const char *reason; /* one sentence */
+    const char *plan;   /* what the last forward ran: kernel set, tiles; "" before the first */
+} attn_layer_info;
+/* Strings live until the layer's next forward or close. */
+ATTN_API void attn_layer_get_info(const attn_layer *layer, attn_layer_info *info);
+
+/* ---- forward ---------------------------------------------------------------------------------- */
+
+typedef enum attn_mask_kind {
+    ATTN_MASK_BY_DTYPE = 0, /* bool: keep; floating: additive; anything else is refused */
+    ATTN_MASK_KEEP = 1,     /* bool, u8 or i8: any non-zero byte means attend */
+    ATTN_MASK_ADDITIVE =
+        2 /* f32, f16, bf16 (f64 with f64 inputs): added to the scores; -inf excludes the key */
+} attn_mask_kind;
+
+typedef enum attn_scores_mode {
+    ATTN_SCORES_SCALED = 1, /* scale * q k^T */
+    ATTN_SCORES_CAPPED,     /* after softcap */
+    ATTN_SCORES_MASKED,     /* after mask, bias and structure; excluded keys are -inf */
+    ATTN_SCORES_PROBS       /* after softmax; a row with nothing to attend to is 0 */
+} attn_scores_mode;
+
+typedef enum attn_joint_order { ATTN_JOINT_FRONT = 0, ATTN_JOINT_REAR = 1 } attn_joint_order;
+
+/* Half-open [start, end) in global positions (the positions of keys). */
+typedef struct attn_span {
+    int64_t start, end;
+} attn_span;
+
+/* Query rows [local_start, local_end) stand at global positions from global_start on. */
+typedef struct attn_query_range {
+    int64_t local_start, local_end, global_start;
+} attn_query_range;
+
+/* One call. B batch, Sq queries, Sk keys, H heads, Hk key/value heads, D and Dv head sizes.
+ * q, k, v share one dtype: f32, f16, bf16 (f64: reference only).
+ * Packed sequences: q [T, H, D] or [1, T, H, D] with cu_seqlens; Sq and Sk are the totals.
+ * Outputs must not overlap inputs or each other. Values behind a mask are never read into a result. */
+typedef struct attn_args {
+    uint32_t size;
+    uint32_t flags;
+    const DLTensor *q;    /* [B, Sq, H, D] */
+    const DLTensor *k;    /* [B, Sk, Hk, D] */
+    const DLTensor *v;    /* [B, Sk, Hk, Dv] */
+    const DLTensor *out;  /* [B, Sq, H, Dv]; dtype of q, or f32 */
+    const DLTensor *lse;  /* f32 [B, H, Sq], packed [H, T] or [1, H, T]; natural log; -inf for empty rows */
+    const DLTensor *mask; /* [B|1, H|1, Sq|1, Sk|1] */
+    const DLTensor *key_mask; /* bool [B|1, Sk]: true = attend; hides keys only */
+    const DLTensor
+        *kv_lengths; /* i32 or i64 [B]: key j is kept when j < length; moves the bottom-right corner */
+    const DLTensor *cu_seqlens_q; /* i32 or i64 [N + 1], from 0, ascending, the last is T */
+    const DLTensor *cu_seqlens_k;
+    const DLTensor
+        *sinks; /* f32 [H]: exp(sink) joins the sum, no value does; a row with nothing to attend to stays 0 */
+    const DLTensor *scores;         /* f32 or dtype of q, [B, H, Sq, Sk]; debug output, see scores_mode */
+    const DLTensor *joint_q;        /* [B, J, H, D]; joint tensors come together or not at all */
+    const DLTensor *joint_k;        /* [B, Jk, Hk, D] */
+    const DLTensor *joint_v;        /* [B, Jk, Hk, Dv] */
+    const DLTensor *joint_out;      /* [B, J, H, Dv]; NULL: out has Sq + J rows in joint order */
+    const DLTensor *joint_key_mask; /* bool [B|1, Jk]; needs joint_k; a missing half is all true */
+    const attn_span *spans; /* host; rows inside a span see all keys up to its end, the rest is causal */
+    const attn_query_range *query_ranges; /* host; must tile [0, Sq) in order */
+    const int32_t *cancel;                /* polled now and then; non-zero ends the call with `cancelled` */
+    void *stream;                         /* of the device; NULL: its default */
+    void *workspace; /* of the layer's device, 64-byte aligned; NULL: the context's own */
+    size_t workspace_bytes;
+    int64_t query_start; /* top-left alignment only: position of query 0 */
+    int32_t mask_kind;   /* attn_mask_kind */
+    int32_t scores_mode; /* attn_scores_mode; required with scores */
+    int32_t joint_order; /* attn_joint_order */
+    uint32_t span_count;
+    uint32_t query_range_count;
+    uint32_t reserved;
+} attn_args;
+
+/* Runs the layer. Shapes of zero are successful no-ops (no keys: out 0, lse -inf).
+ * Fails: invalid_shape, invalid_layout, invalid_dtype, invalid_value, device_mismatch, workspace_too_small,
+ * out_of_memory, cancelled; and, for an explicit choice, the refusal kinds when a call asks for a feature
+ * that the implementation lacks (an automatic choice is judged anew once and the change is logged). */
+ATTN_API attn_status attn_forward(attn_layer *layer, const attn_args *args, attn_error *error);
+
+/* The workspace that attn_forward would use for these args, in bytes; linear in the sequence length. */
+ATTN_API attn_status attn_workspace_size(attn_layer *layer, const attn_args *args, size_t *bytes,
+                                         attn_error *error);
+
+/* Walks the same code as attn_layer_open (and, with args, as attn_forward up to the kernel) and tells
+ * every step to the sink: the source, each candidate, each reason, the choice. Returns what they return. */
+ATTN_API attn_status attn_explain(attn_context *context, const attn_layer_options *options,
+                                  const attn_args *args, attn_trace_fn sink, void *user, attn_error *error);
+
+/* Merges two partial results over disjoint keys: out = (e^la oa + e^lb ob) / (e^la + e^lb), lse likewise.
+ * out_*: [B, S, H, Dv] of one dtype, lse_*: f32 [B, H, S]. out and lse may be those of a or b.
+ * Two empty parts stay empty (0, -inf). Fails: invalid_shape, invalid_dtype, invalid_layout. */
+ATTN_API attn_status attn_merge(const DLTensor *out_a, const DLTensor *lse_a, const DLTensor *out_b,
+                                const DLTensor *lse_b, const DLTensor *out, const DLTensor *lse,
+                                attn_error *error);
+
+/* ---- what there is ---------------------------------------------------------------------------- */
+
+typedef struct attn_backend_info {
+    uint32_t size;
+    int32_t mask, spans; /* contract: accepts an attention mask, piecewise spans */
+    int32_t from_module;
+    const char *name;     /* registry name */
+    const char *log_name; /* what its class reports about itself */
+    const char *family;
+    const char *platforms;  /* "all", or names */
+    const char *head_sizes; /* "any", or the contract's list */
+    const char *needs;      /* what must be installed, by contract */
+} attn_backend_info;
+
+typedef struct attn_impl_info {
+    uint32_t size;
+    int32_t head_dim_max;
+    uint64_t features;
+    uint64_t dtypes; /* bit (1 << attn_dtype) */
+    const char *name;
+    const char *summary;
+    const char *platform;
+    const char *backends; /* comma-separated */
+    const char *module;   /* "built-in", or the module's name */
+} attn_impl_info;
+
+typedef struct attn_module_info {
+    uint32_t size;
+    attn_kind kind; /* none: accepted; else why it was refused */
+    const char *path;
+    const char *name; /* "" when it could not be read */
+    const char *version;
+    const char *text; /* the whole sentence, with the loader's own words */
+} attn_module_info;
+
+/* index from 0; returns 0 past the end. Strings live as long as the context. */
+ATTN_API int attn_backend_at(const attn_context *context, size_t index, attn_backend_info *info);
+ATTN_API int attn_impl_at(const attn_context *context, size_t index, attn_impl_info *info);
+ATTN_API int attn_module_at(const attn_context *context, size_t index, attn_module_info *info);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,252 @@
+/* module.h: add an implementation to libattn.              SPDX-License-Identifier: Apache-2.0
+ *
+ * An implementation is one struct of facts and functions. Those inside the library and those in a module
+ * (a shared object) are the same struct. A module exports one symbol:
+ *
+ *   ATTN_MODULE_EXPORT const attn_module *attn_module_v1(void);
+ *
+ * It returns static descriptors and does nothing else: no allocation, no threads, no device, no code beyond
+ * the baseline instruction set. modules/template is a complete small module.
+ *
+ * Compatibility: structs start with their size and only grow at the end; a shorter struct reads as
+ * zero-filled; unknown feature bits are ignored; another major version, a header too short to carry its
+ * version and a missing symbol are refused with both sides named. Loading is all or nothing, accepted modules
+ * stay loaded. */
+#ifndef ATTN_MODULE_H
+#define ATTN_MODULE_H
+
+#include <attn/attn.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ATTN_MODULE_MAJOR  1
+#define ATTN_MODULE_MINOR  0
+#define ATTN_MODULE_EXPORT ATTN_API
+#define ATTN_MODULE_SYMBOL "attn_module_v1"
+
+/* ---- one call as plain numbers ------------------------------------------------------------------ */
+
+typedef enum attn_mask_form { ATTN_FORM_NONE = 0, ATTN_FORM_KEEP = 1, ATTN_FORM_ADDITIVE = 2 } attn_mask_form;
+
+/* What a plan may depend on. Zeroed before it is filled and free of padding: equal bytes mean an equal plan.
+ * Strides are in elements and 0 along an axis that is broadcast or of size 1. */
+typedef struct attn_problem {
+    uint32_t size;
+    attn_dtype dtype; /* q, k, v */
+    attn_dtype out_dtype;
+    attn_dtype mask_dtype;   /* 0: no mask */
+    attn_dtype scores_dtype; /* 0: no scores */
+    int32_t mask_form;       /* attn_mask_form */
+    int32_t scores_mode;
+    int32_t causal;
+    int32_t alignment;
+    uint32_t window;     /* ATTN_WINDOW_* */
+    int32_t device_type; /* DLDeviceType */
+    int32_t device_id;
+    uint64_t features; /* ATTN_FEATURE bits this call needs */
+    int64_t batch;     /* samples; packed: sequences */
+    int64_t heads, kv_heads;
+    int64_t q_len, kv_len; /* per sample; packed: totals over all sequences */
+    int64_t head_dim, value_head_dim;
+    int64_t window_left, window_right;
+    int64_t align;       /* largest power of two, at most 64, that divides every address and byte stride */
+    double scale;        /* final: never 0 */
+    double softcap;      /* 0: off */
+    int64_t q_stride[4]; /* batch, sequence, head, channel; packed: batch stride 0 */
+    int64_t k_stride[4];
+    int64_t v_stride[4];
+    int64_t out_stride[4];
+    int64_t mask_stride[4];     /* batch, head, query, key */
+    int64_t scores_stride[4];   /* batch, head, query, key */
+    int64_t lse_stride[3];      /* batch, head, query */
+    int64_t key_mask_stride[2]; /* batch, key */
+} attn_problem;
+
+/* An i32 or i64 vector. data NULL: absent. */
+typedef struct attn_index {
+    const void *data;
+    int64_t stride; /* elements */
+    int64_t count;
+    int64_t bits; /* 32 or 64 */
+} attn_index;
+
+/* One call, checked: shapes agree with the problem, pointers are final (byte offsets added). Lengths and
+ * cu_seqlens in host memory have been checked as well: 0 <= length <= kv_len, cu ascending from 0 to the
+ * total. */
+typedef struct attn_call {
+    uint32_t size;
+    uint32_t span_count;
+    uint32_t query_range_count;
+    uint32_t reserved;
+    const attn_problem *problem;
+    const void *q, *k, *v;
+    void *out;
+    float *lse; /* NULL: not asked for */
+    void *scores;
+    const void *mask;
+    const uint8_t *key_mask;
+    const float *sinks; /* [heads], contiguous */
+    attn_index kv_lengths;
+    attn_index cu_q, cu_k;
+    const attn_span *spans;
+    const attn_query_range *query_ranges;
+    int64_t query_start;
+    const int32_t *cancel;
+    void *stream;
+    /* Workspace, as planned: shared_bytes at `shared`, and thread_bytes for worker w at
+     * (char *)scratch + w * scratch_stride. All 64-byte aligned; contents undefined. */
+    void *shared;
+    void *scratch;
+    size_t scratch_stride;
+    int32_t workers; /* give this to parallel_for */
+    int32_t reserved2;
+} attn_call;
+
+static inline int64_t attn_index_at(const attn_index *index, int64_t i)
+{
+    return index->bits == 32 ? ((const int32_t *)index->data)[i * index->stride]
+                             : ((const int64_t *)index->data)[i * index->stride];
+}
+
+/* Rows of sample (or packed sequence) b: queries [q0, q0 + q_len) of the q tensor, keys [k0, k0 + kv_len) of
+ * k and v. kv_len already honours kv_lengths. Host memory only. */
+typedef struct attn_rows {
+    int64_t q0, q_len, k0, kv_len;
+} attn_rows;
+
+static inline attn_rows attn_call_rows(const attn_call *call, int64_t b)
+{
+    attn_rows r = {0, call->problem->q_len, 0, call->problem->kv_len};
+    if (call->cu_q.data) {
+        r.q0 = attn_index_at(&call->cu_q, b);
+        r.q_len = attn_index_at(&call->cu_q, b + 1) - r.q0;
+    }
+    if (call->cu_k.data) {
+        r.k0 = attn_index_at(&call->cu_k, b);
+        r.kv_len = attn_index_at(&call->cu_k, b + 1) - r.k0;
+    }
+    if (call->kv_lengths.data) {
+        int64_t n = attn_index_at(&call->kv_lengths, b);
+        if (n < r.kv_len) r.kv_len = n;
+    }
+    return r;
+}
+
+static inline int attn_call_cancelled(const attn_call *call)
+{
+#if defined(__GNUC__)
+    return call->cancel && __atomic_load_n(call->cancel, __ATOMIC_RELAXED);
+#else
+    return call->cancel && *(const volatile int32_t *)call->cancel;
+#endif
+}
+
+/* ---- what the host offers --------------------------------------------------------------------- */
+
+/* Passed to every function below; valid during that call. Thread-safe. */
+typedef struct attn_host attn_host;
+struct attn_host {
+    uint32_t size;
+    int32_t threads; /* most workers a call may use */
+    const char *isa; /* the user's cap on CPU kernel sets; "" or NULL: none */
+    void *context;   /* the host's own */
+    void *(*alloc)(const attn_host *host, size_t bytes, size_t align); /* NULL: out of memory */
+    void (*release)(const attn_host *host, void *memory);
+    /* see attn_parallel_for_fn; workers = call->workers */
+    void (*parallel_for)(const attn_host *host, int64_t count, int32_t workers, attn_task_fn task, void *arg);
+    void (*log)(const attn_host *host, int32_t level, const char *text);
+};
+
+/* Every failure passes here: fills error (NULL allowed) and returns the kind's status. printf format. */
+#if defined(__GNUC__)
+ATTN_API attn_status attn_fail(attn_error *error, attn_kind kind, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+#else
+ATTN_API attn_status attn_fail(attn_error *error, attn_kind kind, const char *format, ...);
+#endif
+
+/* ---- implementation --------------------------------------------------------------------------- */
+
+/* accept collects every reason it has against a problem by calling this; none means yes. */
+typedef struct attn_reasons attn_reasons;
+#if defined(__GNUC__)
+ATTN_API void attn_reason(attn_reasons *reasons, attn_kind kind, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+#else
+ATTN_API void attn_reason(attn_reasons *reasons, attn_kind kind, const char *format, ...);
+#endif
+
+typedef struct attn_workspace {
+    size_t shared_bytes; /* once a call */
+    size_t thread_bytes; /* once a worker */
+} attn_workspace;
+
+typedef struct attn_impl {
+    uint32_t size;
+    int32_t rank;         /* among implementations of one backend: lower is tried first; ties: built-in,
+                             then load order */
+    const char *name;     /* unique in a context */
+    const char *summary;  /* one line */
+    const char *platform; /* "cpu", "cuda", ... */
+    const char *const *backends; /* names it serves, NULL-terminated */
+    uint64_t features;           /* ATTN_FEATURE bits */
+    uint64_t dtypes;             /* of q, k, v: bits (1 << attn_dtype) */
+    int32_t head_dim_max;        /* of both head sizes */
+    int32_t head_dim_multiple;   /* 0 or 1: any */
+    const int32_t *head_dims;   /* zero-terminated list of the sizes there are; NULL: any up to the maximum */
+    int32_t arch_min, arch_max; /* device architecture, major * 10 + minor; 0: any */
+    uint32_t flags;             /* ATTN_IMPL_* */
+    uint32_t reserved;
+
+    /* Further conditions, after features, dtypes and head sizes have been checked. NULL: none. Also asked
+     * when a layer opens: what is not known then is 0 (lengths, strides). */
+    void (*accept)(const attn_host *host, const attn_problem *problem, attn_reasons *reasons);
+    /* Prepares for a problem. *state may be NULL. The workspace must be linear in the sequence lengths. */
+    attn_status (*plan)(const attn_host *host, const attn_problem *problem, void **state,
+                        attn_workspace *workspace, attn_error *error);
+    /* May run in several threads at once with one state, each with a workspace of its own. */
+    attn_status (*run)(const attn_host *host, const void *state, const attn_call *call, attn_error *error);
+    void (*drop)(const attn_host *host, void *state); /* NULL: nothing to release */
+    /* What a plan is, for people: kernel set, tiles. Terminated text of at most bytes. NULL: nothing to say.
+     */
+    void (*describe)(const attn_host *host, const void *state, char *text, size_t bytes);
+} attn_impl;
+
+#define ATTN_IMPL_NOT_CAPTURABLE 1u /* cannot run inside a device graph */
+
+/* The module header. size, abi_major and abi_minor keep their places in every version. */
+typedef struct attn_module {
+    uint32_t size;
+    uint16_t abi_major; /* ATTN_MODULE_MAJOR */
+    uint16_t abi_minor; /* ATTN_MODULE_MINOR */
+    const char *name;
+    const char *version;
+    const char *license;
+    const attn_impl *const *impls; /* NULL-terminated */
+} attn_module;
+
+typedef const attn_module *(*attn_module_fn)(void);
+
+/* For C++ authors: a C host cannot catch exceptions, the process would end.
+ *   static attn_status run(...) { ATTN_GUARD(error, return my_run(host, state, call, error);) } */
+#ifdef __cplusplus
+} /* extern "C" */
+#include <exception>
+#define ATTN_GUARD(error, ...)                                                                               \
+    try {                                                                                                    \
+        __VA_ARGS__                                                                                          \
+    } catch (const std::exception &attn_e) {                                                                 \
+        return attn_fail(error, ATTN_KIND_INTERNAL,                                                          \
+                         "a C++ exception left the module: %s; report it "                                   \
+                         "to the module's author",                                                           \
+                         attn_e.what());                                                                     \
+    } catch (...) {                                                                                          \
+        return attn_fail(error, ATTN_KIND_INTERNAL,                                                          \
+                         "a C++ exception of unknown type left the module; "                                 \
+                         "report it to the module's author");                                                \
+    }
+#endif
+
+#endif
