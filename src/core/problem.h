@@ -1,0 +1,34 @@
+/* problem.h: layer facts and arguments become one checked call. Every shape error comes from here. */
+#ifndef ATTN_CORE_PROBLEM_H
+#define ATTN_CORE_PROBLEM_H
+
+#include "core/site.h"
+#include "core/tensor.h"
+
+/* The parts of one kind of tensor that joint tokens are put before or after. */
+typedef struct attn_joint_pair {
+    attn_view main, joint;
+    size_t bytes;  /* of the joined copy, 0: none is needed */
+    size_t offset; /* in the joint area of the workspace */
+} attn_joint_pair;
+
+typedef struct attn_request {
+    attn_problem problem;
+    attn_call call;
+    attn_args args; /* the caller's, zero-filled to our size */
+    bool joint;
+    attn_joint_pair jq, jk, jv, jout, jkey;
+    size_t joint_bytes; /* area that attn_joint_gather fills */
+} attn_request;
+
+/* Checks everything that does not depend on an implementation. With joint tensors the problem is that of the
+ * joined sequence and call's pointers are set by attn_joint_gather. */
+attn_status attn_request_read(const attn_site *site, const attn_args *args, attn_request *request,
+                              attn_error *error);
+
+/* joint.c: lays out, fills and scatters the joined copies. */
+void attn_joint_layout(attn_request *request);
+void attn_joint_gather(attn_request *request, void *area);
+void attn_joint_scatter(const attn_request *request, void *area);
+
+#endif
