@@ -1,0 +1,162 @@
+/* judge.c: the only place that says yes or no, and it collects every reason. */
+#include "registry/judge.h"
+
+#include "core/dtype.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+bool attn_word_in(const char *words, const char *word)
+{
+    size_t length = strlen(word);
+    for (const char *p = words; *p; p += strcspn(p, " "), p += *p == ' ')
+        if (strcspn(p, " ") == length && !strncmp(p, word, length)) return true;
+    return false;
+}
+
+static void check_features(const attn_impl *impl, const attn_problem *p, attn_reasons *reasons)
+{
+    uint64_t missing = p->features & ~impl->features;
+    for (int bit = 0; bit < 64; bit++) {
+        if (!(missing >> bit & 1)) continue;
+        const char *name = attn_feature_name(bit), *sentence = attn_feature_sentence(bit);
+        attn_reason(reasons, ATTN_KIND_FEATURE_UNSUPPORTED, "%s lacks %s (%s)", impl->name,
+                    name ? name : "a feature", sentence ? sentence : "unknown to this version");
+    }
+}
+
+static void check_dtype(const attn_impl *impl, const attn_problem *p, attn_reasons *reasons)
+{
+    char words[128];
+    if (!p->dtype || impl->dtypes >> p->dtype & 1) return;
+    attn_reason(reasons, ATTN_KIND_DTYPE_UNSUPPORTED, "%s takes %s, not %s", impl->name,
+                attn_dtype_words(impl->dtypes, words, sizeof words), attn_dtype_word(p->dtype));
+}
+
+static bool size_listed(const attn_impl *impl, int64_t size)
+{
+    if (size > impl->head_dim_max || (impl->head_dim_multiple > 1 && size % impl->head_dim_multiple))
+        return false;
+    if (!impl->head_dims) return true;
+    for (const int32_t *d = impl->head_dims; *d; d++)
+        if (*d == size) return true;
+    return false;
+}
+
+static const char *list_sizes(const attn_impl *impl, char *text, size_t bytes)
+{
+    size_t used = 0;
+    if (!impl->head_dims && impl->head_dim_multiple > 1)
+        snprintf(text, bytes, "multiples of %d up to %d", impl->head_dim_multiple, impl->head_dim_max);
+    else if (!impl->head_dims)
+        snprintf(text, bytes, "1 to %d", impl->head_dim_max);
+    for (const int32_t *d = impl->head_dims; d && *d && used < bytes; d++)
+        used += (size_t)snprintf(text + used, bytes - used, "%s%d", used ? ", " : "", *d);
+    return text;
+}
+
+static void check_head_sizes(const attn_impl *impl, const attn_problem *p, attn_reasons *reasons)
+{
+    char sizes[128];
+    int64_t asked[] = {p->head_dim, p->value_head_dim};
+    for (int i = 0; i < 2; i++) {
+        if (asked[i] <= 0 || size_listed(impl, asked[i]) || (i && asked[1] == asked[0])) continue;
+        attn_reason(reasons, ATTN_KIND_HEAD_SIZE_UNSUPPORTED, "%s supports %s %s, not %" PRId64, impl->name,
+                    i ? "value_head_dim" : "head_dim", list_sizes(impl, sizes, sizeof sizes), asked[i]);
+    }
+}
+
+static void check_arch(const attn_court *court, const attn_impl *impl, attn_reasons *reasons)
+{
+    bool low = impl->arch_min && court->arch < impl->arch_min,
+         high = impl->arch_max && court->arch > impl->arch_max;
+    if (low || high)
+        attn_reason(reasons, ATTN_KIND_CAPABILITY_UNSUPPORTED,
+                    "%s is for architectures sm_%d to sm_%d, this is sm_%d", impl->name, impl->arch_min,
+                    impl->arch_max, court->arch);
+}
+
+void attn_judge_impl(const attn_court *court, const attn_impl *impl, const attn_problem *problem,
+                     attn_reasons *reasons)
+{
+    if (strcmp(impl->platform, court->platform))
+        attn_reason(reasons, ATTN_KIND_PLATFORM_UNSUPPORTED, "%s runs on %s, this is %s", impl->name,
+                    impl->platform, court->platform);
+    check_features(impl, problem, reasons);
+    check_dtype(impl, problem, reasons);
+    check_head_sizes(impl, problem, reasons);
+    check_arch(court, impl, reasons);
+    /* accept may rely on what was checked before it. */
+    if (!reasons->count && impl->accept) impl->accept(court->host, problem, reasons);
+}
+
+static void tell(const attn_court *court, const attn_trace *who, bool usable, attn_kind kind,
+                 const char *text)
+{
+    if (!court->sink) return;
+    attn_trace trace = *who;
+    trace.size = sizeof trace;
+    trace.event = ATTN_TRACE_CANDIDATE;
+    trace.usable = usable;
+    trace.kind = kind;
+    trace.text = text;
+    court->sink(court->user, &trace);
+}
+
+static void try_impl(const attn_court *court, const attn_impl_slot *slot, const attn_problem *problem,
+                     const attn_trace *backend, attn_verdict *verdict)
+{
+    attn_reasons reasons;
+    attn_trace who = *backend;
+    who.implementation = slot->impl.name;
+    attn_reasons_start(&reasons, court->sink, court->user, &who);
+    attn_judge_impl(court, &slot->impl, problem, &reasons);
+    tell(court, &who, reasons.count == 0, reasons.first, reasons.count ? reasons.text : slot->impl.summary);
+    if (!reasons.count && !verdict->slot) {
+        verdict->slot = slot;
+    } else if (reasons.count && !verdict->kind) {
+        verdict->kind = reasons.first;
+        snprintf(verdict->text, sizeof verdict->text, "%s", reasons.text);
+    }
+}
+
+static void try_all(const attn_court *court, const attn_backend *b, const attn_problem *problem,
+                    const attn_trace *who, attn_verdict *verdict)
+{
+    const attn_impl_slot *override = attn_registry_override(court->registry, b);
+    for (size_t i = 0; i < court->registry->impl_count; i++) {
+        const attn_impl_slot *slot = court->registry->impls[i];
+        if (!attn_impl_serves(&slot->impl, b->name) || (override && slot != override)) continue;
+        /* Of implementations for other platforms nothing is said when none is for this one: the sentence
+         * about the missing package says more. */
+        if (!strcmp(slot->impl.platform, court->platform) || override)
+            try_impl(court, slot, problem, who, verdict);
+    }
+}
+
+void attn_judge_backend(const attn_court *court, const attn_backend *b, const attn_problem *problem,
+                        attn_verdict *verdict)
+{
+    attn_reasons reasons;
+    attn_trace who = {.role = court->role, .source = court->source, .backend = b->name};
+    memset(verdict, 0, sizeof *verdict);
+    verdict->backend = b;
+    attn_reasons_start(&reasons, court->sink, court->user, &who);
+    if (strcmp(b->platforms, "all") && !attn_word_in(b->platforms, court->platform))
+        attn_reason(&reasons, ATTN_KIND_PLATFORM_UNSUPPORTED, "%s is declared for %s, this is %s", b->name,
+                    b->platforms, court->platform);
+    else
+        try_all(court, b, problem, &who, verdict);
+    if (!verdict->slot && !verdict->kind && !reasons.count)
+        attn_reason(&reasons, ATTN_KIND_PACKAGE_MISSING,
+                    "no implementation of %s for %s is installed; modules were searched in '%s'", b->name,
+                    court->platform, court->registry->searched ? court->registry->searched : "");
+    if (reasons.count) {
+        verdict->kind = reasons.first;
+        snprintf(verdict->text, sizeof verdict->text, "%s", reasons.text);
+    }
+    if (verdict->slot) verdict->kind = ATTN_KIND_NONE;
+    tell(court, &who, verdict->slot != NULL, verdict->kind,
+         verdict->slot ? verdict->slot->impl.name : verdict->text);
+}

@@ -1,0 +1,296 @@
+/* registry.c: lists and loops over the rows. */
+#include "registry/registry.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+static const attn_backend rows[] = {
+#define X(name, log, family, platforms, mask, spans, heads, needs)                                           \
+    {#name, log, family, platforms, mask, spans, heads, needs, false},
+#include "registry/backends.def"
+#undef X
+};
+enum { ROWS = sizeof rows / sizeof *rows };
+
+#define X(symbol) extern const attn_impl symbol;
+#include "registry/impls.def"
+#undef X
+
+static const attn_impl *const built_in[] = {
+#define X(symbol) &symbol,
+#include "registry/impls.def"
+#undef X
+};
+
+static attn_status no_memory(attn_error *error)
+{
+    return attn_fail(error, ATTN_KIND_OUT_OF_MEMORY, "no memory for the registry; free some and open again");
+}
+
+attn_status attn_registry_init(attn_registry *r, const attn_allocator *allocator, attn_error *error)
+{
+    memset(r, 0, sizeof *r);
+    r->allocator = allocator;
+    for (size_t i = 0; i < sizeof built_in / sizeof *built_in; i++)
+        ATTN_TRY(attn_registry_add(r, built_in[i], -1, error));
+    return ATTN_OK;
+}
+
+static void free_slot(const attn_registry *r, attn_impl_slot *slot)
+{
+    attn_drop(r->allocator, slot->served);
+    attn_drop(r->allocator, slot);
+}
+
+void attn_registry_clear(attn_registry *r)
+{
+    for (size_t i = 0; i < r->impl_count; i++) free_slot(r, r->impls[i]);
+    for (size_t i = 0; i < r->module_count; i++) {
+        attn_module_slot *m = &r->modules[i];
+        attn_drop(r->allocator, m->path);
+        attn_drop(r->allocator, m->name);
+        attn_drop(r->allocator, m->version);
+        attn_drop(r->allocator, m->text);
+    }
+    attn_drop(r->allocator, r->impls);
+    attn_drop(r->allocator, r->modules);
+    attn_drop(r->allocator, r->extra);
+    attn_drop(r->allocator, r->overrides);
+    attn_drop(r->allocator, r->searched);
+}
+
+const attn_backend *attn_registry_backend_at(const attn_registry *r, size_t i)
+{
+    if (i < ROWS) return &rows[i];
+    return i - ROWS < r->extra_count ? &r->extra[i - ROWS] : NULL;
+}
+
+const attn_backend *attn_registry_backend(const attn_registry *r, const char *name)
+{
+    const attn_backend *b;
+    for (size_t i = 0; (b = attn_registry_backend_at(r, i)); i++)
+        if (!strcasecmp(b->name, name)) return b;
+    return NULL;
+}
+
+const char *attn_registry_names(const attn_registry *r, char *text, size_t bytes)
+{
+    const attn_backend *b;
+    text[0] = 0;
+    for (size_t i = 0; (b = attn_registry_backend_at(r, i)); i++) {
+        size_t used = strlen(text);
+        snprintf(text + used, bytes - used, "%s%s", used ? ", " : "", b->name);
+    }
+    return text;
+}
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+static int lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c;
+}
+
+/* Levenshtein distance without case; long names count as far. */
+static int distance(const char *a, const char *b)
+{
+    enum { LONG = 63 };
+    int row[LONG + 1];
+    size_t m = strlen(a), n = strlen(b);
+    if (m > LONG || n > LONG) return LONG;
+    for (size_t j = 0; j <= n; j++) row[j] = (int)j;
+    for (size_t i = 1; i <= m; i++) {
+        int diagonal = row[0];
+        row[0] = (int)i;
+        for (size_t j = 1; j <= n; j++) {
+            int here = diagonal + (lower(a[i - 1]) != lower(b[j - 1]));
+            diagonal = row[j];
+            row[j] = least(here, least(row[j], row[j - 1]) + 1);
+        }
+    }
+    return row[n];
+}
+
+const char *attn_registry_nearest(const attn_registry *r, const char *name)
+{
+    const attn_backend *b;
+    const char *best = NULL;
+    int nearest = 5; /* further than four edits is no likely slip */
+    for (size_t i = 0; (b = attn_registry_backend_at(r, i)); i++) {
+        int d = distance(name, b->name);
+        if (d < nearest) nearest = d, best = b->name;
+    }
+    return best;
+}
+
+const attn_impl_slot *attn_registry_impl(const attn_registry *r, const char *name)
+{
+    for (size_t i = 0; i < r->impl_count; i++)
+        if (!strcmp(r->impls[i]->impl.name, name)) return r->impls[i];
+    return NULL;
+}
+
+bool attn_impl_serves(const attn_impl *impl, const char *backend)
+{
+    for (const char *const *b = impl->backends; *b; b++)
+        if (!strcasecmp(*b, backend)) return true;
+    return false;
+}
+
+const attn_impl_slot *attn_registry_override(const attn_registry *r, const attn_backend *backend)
+{
+    for (size_t i = r->override_count; i-- > 0;)
+        if (r->overrides[i].backend == backend) return r->overrides[i].slot;
+    return NULL;
+}
+
+static attn_status add_override(attn_registry *r, const char *backend, const char *impl, attn_error *error)
+{
+    const attn_backend *b = attn_registry_backend(r, backend);
+    const attn_impl_slot *slot = attn_registry_impl(r, impl);
+    if (!b)
+        return attn_fail(error, ATTN_KIND_UNKNOWN_BACKEND,
+                         "override '%s=%s': no backend has the name '%s'; see `attn list`", backend, impl,
+                         backend);
+    if (!slot)
+        return attn_fail(error, ATTN_KIND_UNKNOWN_NAME,
+                         "override '%s=%s': no implementation has the name '%s'; see `attn list`", backend,
+                         impl, impl);
+    if (!attn_impl_serves(&slot->impl, b->name))
+        return attn_fail(error, ATTN_KIND_UNKNOWN_NAME,
+                         "override '%s=%s': %s serves %s, not %s; pick one that serves it", backend, impl,
+                         impl, slot->served, b->name);
+    attn_override *more = attn_take_zeroed(r->allocator, (r->override_count + 1) * sizeof *more);
+    if (!more) return no_memory(error);
+    if (r->overrides) memcpy(more, r->overrides, r->override_count * sizeof *more);
+    attn_drop(r->allocator, r->overrides);
+    r->overrides = more;
+    more[r->override_count++] = (attn_override){b, slot};
+    return ATTN_OK;
+}
+
+attn_status attn_registry_set_overrides(attn_registry *r, const char *text, attn_error *error)
+{
+    for (const char *p = text; p && *p;) {
+        char backend[64], impl[64];
+        size_t length = strcspn(p, ","), name = strcspn(p, "=,");
+        if (p[name] != '=' || name >= sizeof backend || length - name - 1 >= sizeof impl)
+            return attn_fail(error, ATTN_KIND_SYNTAX, "override '%.*s' is not BACKEND=implementation",
+                             (int)length, p);
+        snprintf(backend, sizeof backend, "%.*s", (int)name, p);
+        snprintf(impl, sizeof impl, "%.*s", (int)(length - name - 1), p + name + 1);
+        ATTN_TRY(add_override(r, backend, impl, error));
+        p += length + (p[length] == ',');
+    }
+    return ATTN_OK;
+}
+
+/* ---- adding ------------------------------------------------------------------------------------- */
+
+static attn_status copy_impl(attn_impl *ours, const attn_impl *theirs, attn_error *error)
+{
+    size_t needed = offsetof(attn_impl, run) + sizeof theirs->run;
+    if (!attn_copy_struct(ours, sizeof *ours, theirs, theirs->size, needed))
+        return attn_fail(
+            error, ATTN_KIND_MODULE_ABI,
+            "an implementation's struct has %u bytes; this library needs at least %zu, build the module "
+            "against its attn/module.h",
+            theirs->size, needed);
+    const char *missing = !ours->name          ? "name"
+                          : !ours->summary     ? "summary"
+                          : !ours->platform    ? "platform"
+                          : !ours->backends    ? "backends"
+                          : !ours->backends[0] ? "backends"
+                          : !ours->plan        ? "plan"
+                          : !ours->run         ? "run"
+                                               : NULL;
+    if (missing)
+        return attn_fail(error, ATTN_KIND_MODULE_ABI, "implementation '%s' has no %s; fill the field",
+                         ours->name ? ours->name : "(unnamed)", missing);
+    return ATTN_OK;
+}
+
+static attn_status check_unique(const attn_registry *r, const attn_impl *impl, attn_error *error)
+{
+    const attn_impl_slot *other = attn_registry_impl(r, impl->name);
+    if (!other) return ATTN_OK;
+    return attn_fail(
+        error, ATTN_KIND_MODULE_CLASH,
+        "implementation '%s' is already offered by %s; names are unique, rename one or load one of the two",
+        impl->name, other->module < 0 ? "the library itself" : r->modules[other->module].path);
+}
+
+static char *join_served(const attn_registry *r, const attn_impl *impl)
+{
+    size_t bytes = 1;
+    for (const char *const *b = impl->backends; *b; b++) bytes += strlen(*b) + 2;
+    char *text = attn_take_zeroed(r->allocator, bytes);
+    for (const char *const *b = impl->backends; text && *b; b++) {
+        if (*text) strcat(text, ", ");
+        strcat(text, *b);
+    }
+    return text;
+}
+
+static attn_status add_backends(attn_registry *r, const attn_impl *impl, attn_error *error)
+{
+    for (const char *const *b = impl->backends; *b; b++) {
+        if (attn_registry_backend(r, *b)) continue;
+        attn_backend *more = attn_take_zeroed(r->allocator, (r->extra_count + 1) * sizeof *more);
+        if (!more) return no_memory(error);
+        if (r->extra) memcpy(more, r->extra, r->extra_count * sizeof *more);
+        attn_drop(r->allocator, r->extra);
+        r->extra = more;
+        more[r->extra_count++] = (attn_backend){*b, *b, "module", "all", 1, 1, "any", "its module", true};
+    }
+    return ATTN_OK;
+}
+
+static attn_status insert(attn_registry *r, attn_impl_slot *slot, attn_error *error)
+{
+    attn_impl_slot **more = attn_take_zeroed(r->allocator, (r->impl_count + 1) * sizeof *more);
+    if (!more) return no_memory(error);
+    size_t at = 0;
+    while (at < r->impl_count && r->impls[at]->impl.rank <= slot->impl.rank) at++;
+    if (r->impls) {
+        memcpy(more, r->impls, at * sizeof *more);
+        memcpy(more + at + 1, r->impls + at, (r->impl_count - at) * sizeof *more);
+    }
+    more[at] = slot;
+    attn_drop(r->allocator, r->impls);
+    r->impls = more;
+    r->impl_count++;
+    return ATTN_OK;
+}
+
+attn_status attn_registry_add(attn_registry *r, const attn_impl *theirs, int module, attn_error *error)
+{
+    attn_impl impl;
+    ATTN_TRY(copy_impl(&impl, theirs, error));
+    ATTN_TRY(check_unique(r, &impl, error));
+    attn_impl_slot *slot = attn_take_zeroed(r->allocator, sizeof *slot);
+    if (!slot) return no_memory(error);
+    slot->impl = impl;
+    slot->module = module;
+    slot->served = join_served(r, &impl);
+    attn_status status = slot->served ? add_backends(r, &impl, error) : no_memory(error);
+    if (!status) status = insert(r, slot, error);
+    if (status) free_slot(r, slot);
+    return status;
+}
+
+void attn_registry_remove_module(attn_registry *r, int module)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < r->impl_count; i++) {
+        if (r->impls[i]->module == module)
+            free_slot(r, r->impls[i]);
+        else
+            r->impls[kept++] = r->impls[i];
+    }
+    r->impl_count = kept;
+}

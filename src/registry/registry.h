@@ -1,0 +1,72 @@
+/* registry.h: which backends, implementations and modules a context has. */
+#ifndef ATTN_REGISTRY_REGISTRY_H
+#define ATTN_REGISTRY_REGISTRY_H
+
+#include "core/fail.h"
+#include "core/memory.h"
+
+typedef struct attn_backend {
+    const char *name, *log_name, *family, *platforms;
+    int mask, spans;
+    const char *head_sizes, *needs;
+    bool from_module;
+} attn_backend;
+
+typedef struct attn_impl_slot {
+    attn_impl impl; /* copied and zero-filled: a module may have a shorter struct */
+    int module;     /* index into modules, -1: built in */
+    char *served;   /* "FLASH_ATTN, TORCH_SDPA" */
+} attn_impl_slot;
+
+typedef struct attn_module_slot {
+    attn_kind kind; /* none: accepted */
+    void *handle;   /* of dlopen, NULL when refused */
+    char *path, *name, *version, *text;
+} attn_module_slot;
+
+typedef struct attn_override {
+    const attn_backend *backend;
+    const attn_impl_slot *slot;
+} attn_override;
+
+typedef struct attn_registry {
+    const attn_allocator *allocator;
+    attn_backend *extra; /* backends that modules brought */
+    size_t extra_count;
+    attn_impl_slot **impls; /* in order of preference */
+    size_t impl_count;
+    attn_module_slot *modules;
+    size_t module_count;
+    attn_override *overrides;
+    size_t override_count;
+    char *searched; /* where modules were looked for, for messages */
+} attn_registry;
+
+attn_status attn_registry_init(attn_registry *registry, const attn_allocator *allocator, attn_error *error);
+void attn_registry_clear(attn_registry *registry);
+
+/* Case-insensitive; NULL: unknown. */
+const attn_backend *attn_registry_backend(const attn_registry *registry, const char *name);
+const attn_backend *attn_registry_backend_at(const attn_registry *registry, size_t index);
+/* All names, "A, B, C". Returns text. */
+const char *attn_registry_names(const attn_registry *registry, char *text, size_t bytes);
+/* The known name nearest to a misspelt one, or NULL when none is near. */
+const char *attn_registry_nearest(const attn_registry *registry, const char *name);
+const attn_impl_slot *attn_registry_impl(const attn_registry *registry, const char *name);
+bool attn_impl_serves(const attn_impl *impl, const char *backend);
+const attn_impl_slot *attn_registry_override(const attn_registry *registry, const attn_backend *backend);
+
+/* "BACKEND=implementation,...". */
+attn_status attn_registry_set_overrides(attn_registry *registry, const char *text, attn_error *error);
+
+/* Adds one implementation (and the backends it brings); the slot is placed by rank. Fails: module_abi (a
+ * needed field is missing), module_clash, out_of_memory. */
+attn_status attn_registry_add(attn_registry *registry, const attn_impl *impl, int module, attn_error *error);
+void attn_registry_remove_module(attn_registry *registry, int module);
+
+/* loader.c: loads the modules of a colon-separated path of files and folders. Refusals become rows. Fails
+ * only when memory ends. allow: comma-separated names, NULL: all. */
+attn_status attn_registry_load(attn_registry *registry, const char *path, const char *allow,
+                               attn_error *error);
+
+#endif
