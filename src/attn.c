@@ -1,0 +1,291 @@
+/* attn.c: layers and the walk of a forward call. */
+#include "context.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- resolving ---------------------------------------------------------------------------------- */
+
+static attn_court court_of(attn_context *c, const char *role, attn_trace_fn sink, void *user)
+{
+    attn_court court = {.registry = &c->registry,
+                        .host = &c->host,
+                        .platform = c->platform->name,
+                        .role = role,
+                        .sink = sink,
+                        .user = user};
+    return court;
+}
+
+/* One line a (role, category, backend, source), however many layers there are. */
+static void log_selection(attn_context *c, const char *role, const char *category, const attn_choice *choice)
+{
+    char line[1024];
+    snprintf(line, sizeof line, "role '%.64s'%s%.64s%s: backend %s (%s) via %s: %s", role,
+             category ? " (category '" : "", category ? category : "", category ? "')" : "",
+             choice->backend->name, choice->slot->impl.name, choice->source, choice->reason);
+    pthread_mutex_lock(&c->log_lock);
+    attn_logged *seen = c->logged;
+    while (seen && strcmp(seen->line, line)) seen = seen->next;
+    size_t bytes = strlen(line) + 1;
+    /* Without memory for the note the line is merely said again. */
+    attn_logged *note = seen ? NULL : attn_take(&c->allocator, sizeof *note + bytes, 16);
+    if (note) {
+        memcpy(note->line, line, bytes);
+        note->next = c->logged;
+        c->logged = note;
+    }
+    pthread_mutex_unlock(&c->log_lock);
+    if (!seen) attn_context_log(c, ATTN_LOG_INFO, "%s", line);
+}
+
+/* Copies what the caller said and settles the device. */
+static attn_status read_options(attn_context *c, const attn_layer_options *options, attn_layer_options *o,
+                                attn_site *site, attn_error *error)
+{
+    size_t least = offsetof(attn_layer_options, value_head_dim);
+    if (!options)
+        return attn_fail(error, ATTN_KIND_INVALID_VALUE,
+                         "layer options are NULL; heads and head_dim are required");
+    if (!attn_copy_struct(o, sizeof *o, options, options->size, least))
+        return attn_fail(
+            error, ATTN_KIND_INVALID_STRUCT,
+            "attn_layer_options.size is %u; it is at least %zu, set it to sizeof(attn_layer_options)",
+            options->size, least);
+    ATTN_TRY(attn_site_read(o, site, error));
+    if (!site->device.device_type) site->device = (DLDevice){c->platform->device_type, 0};
+    if (site->device.device_type == c->platform->device_type) return ATTN_OK;
+    return attn_fail(
+        error, ATTN_KIND_PLATFORM_UNSUPPORTED,
+        "the layer asks for DLPack device type %d; platform %s runs on type %d, leave the device out or open "
+        "a context for the other platform",
+        (int)site->device.device_type, c->platform->name, (int)c->platform->device_type);
+}
+
+static const char *role_of(const attn_layer_options *o)
+{
+    return o->role ? o->role : "self";
+}
+
+attn_status attn_layer_open(attn_context *c, const attn_layer_options *options, attn_layer **layer,
+                            attn_error *error)
+{
+    attn_layer_options o;
+    attn_layer *l = NULL;
+    if (!c || !layer)
+        return attn_fail(error, ATTN_KIND_INVALID_VALUE,
+                         "%s is NULL; pass an open context and a place for the layer",
+                         c ? "layer" : "context");
+    *layer = NULL;
+    attn_site site;
+    ATTN_TRY(read_options(c, options, &o, &site, error));
+    l = attn_take_zeroed(&c->allocator, sizeof *l);
+    if (!l) return attn_fail(error, ATTN_KIND_OUT_OF_MEMORY, "no memory for a layer");
+    l->context = c;
+    l->site = site;
+    l->role = attn_copy_text(&c->allocator, role_of(&o));
+    l->category = o.category ? attn_copy_text(&c->allocator, o.category) : NULL;
+    attn_status status = ATTN_OK;
+    if (!l->role || (o.category && !l->category))
+        status = attn_fail(error, ATTN_KIND_OUT_OF_MEMORY, "no memory for a layer");
+    attn_problem problem;
+    attn_site_problem(&site, &problem);
+    attn_court court = court_of(c, l->role, c->trace, c->trace_user);
+    if (!status) status = attn_policy_diffusion(&court, &c->config, l->category, &problem, &l->choice, error);
+    if (status) {
+        attn_layer_close(l);
+        return status;
+    }
+    l->current = l->choice;
+    log_selection(c, l->role, l->category, &l->choice);
+    *layer = l;
+    return ATTN_OK;
+}
+
+void attn_layer_close(attn_layer *l)
+{
+    if (!l) return;
+    attn_context *c = l->context;
+    attn_plan_release(c, l->plan);
+    attn_drop(&c->allocator, l->role);
+    attn_drop(&c->allocator, l->category);
+    attn_drop(&c->allocator, l);
+}
+
+void attn_layer_get_info(const attn_layer *l, attn_layer_info *info)
+{
+    attn_layer_info ours = {.explicit_choice = l->current.explicit_choice,
+                            .backend = l->current.backend->name,
+                            .implementation = l->current.slot->impl.name,
+                            .source = l->current.source,
+                            .reason = l->current.reason,
+                            .plan = l->plan_text};
+    attn_give_struct(info, &ours, sizeof ours);
+}
+
+/* ---- planning ----------------------------------------------------------------------------------- */
+
+/* An explicit choice that cannot serve this call is refused; an automatic one is judged anew and the change
+ * told. */
+static attn_status judge_anew(attn_layer *l, const attn_problem *problem, const attn_reasons *against,
+                              attn_error *error)
+{
+    attn_context *c = l->context;
+    attn_court court = court_of(c, l->role, c->trace, c->trace_user);
+    if (l->choice.explicit_choice)
+        return attn_fail(
+            error, against->first,
+            "%s, chosen by %s for role '%.60s', cannot serve this call: %.300s; choose another backend or "
+            "'auto'",
+            l->choice.backend->name, l->choice.source, l->role, against->text);
+    ATTN_TRY(attn_policy_diffusion(&court, &c->config, l->category, problem, &l->current, error));
+    if (!l->rejudged)
+        attn_context_log(c, ATTN_LOG_WARNING,
+                         "role '%.60s': this call cannot run on %s (%s), so %s runs it: %s", l->role,
+                         l->choice.backend->name, against->text, l->current.backend->name, l->current.reason);
+    l->rejudged = true;
+    return ATTN_OK;
+}
+
+static attn_status choose_for_call(attn_layer *l, const attn_problem *problem, attn_error *error)
+{
+    attn_context *c = l->context;
+    attn_reasons reasons;
+    attn_court court = court_of(c, l->role, c->trace, c->trace_user);
+    attn_trace who = {.role = l->role,
+                      .source = l->choice.source,
+                      .backend = l->choice.backend->name,
+                      .implementation = l->choice.slot->impl.name};
+    attn_reasons_start(&reasons, c->trace, c->trace_user, &who);
+    attn_judge_impl(&court, &l->choice.slot->impl, problem, &reasons);
+    if (reasons.count) return judge_anew(l, problem, &reasons, error);
+    l->current = l->choice;
+    return ATTN_OK;
+}
+
+/* In steady state the layer's last plan is the answer and nothing is chosen, locked or allocated. */
+static attn_status plan_call(attn_layer *l, const attn_problem *problem, attn_error *error)
+{
+    if (l->plan && !memcmp(&l->plan->problem, problem, sizeof *problem)) return ATTN_OK;
+    attn_plan *plan;
+    ATTN_TRY(choose_for_call(l, problem, error));
+    ATTN_TRY(attn_plan_get(l->context, l->current.slot, problem, &plan, error));
+    attn_plan_release(l->context, l->plan);
+    l->plan = plan;
+    const attn_impl *impl = &plan->slot->impl;
+    l->plan_text[0] = 0;
+    if (impl->describe) impl->describe(&l->context->host, plan->state, l->plan_text, sizeof l->plan_text);
+    return ATTN_OK;
+}
+
+/* ---- running ------------------------------------------------------------------------------------ */
+
+static attn_status too_large(const attn_layer *l, attn_error *error)
+{
+    return attn_fail(error, ATTN_KIND_OUT_OF_MEMORY,
+                     "the workspace of %s would exceed the address space; check the shapes of q, k and v",
+                     l->current.slot->impl.name);
+}
+
+static bool empty(const attn_problem *p)
+{
+    return !p->batch || !p->heads || !p->q_len;
+}
+
+static attn_status run_in(attn_layer *l, attn_request *r, char *memory, size_t stride, attn_error *error)
+{
+    attn_context *c = l->context;
+    const attn_plan *plan = l->plan;
+    size_t shared = (plan->workspace.shared_bytes + ATTN_ALIGN - 1) / ATTN_ALIGN * ATTN_ALIGN;
+    r->call.problem = &r->problem;
+    r->call.workers = c->host.threads;
+    r->call.shared = memory + r->joint_bytes;
+    r->call.scratch = memory + r->joint_bytes + shared;
+    r->call.scratch_stride = stride;
+    if (r->joint) attn_joint_gather(r, memory);
+    ATTN_TRY(plan->slot->impl.run(&c->host, plan->state, &r->call, error));
+    if (attn_call_cancelled(&r->call))
+        return attn_fail(error, ATTN_KIND_CANCELLED,
+                         "the call was cancelled by the caller's flag; outputs are undefined");
+    if (r->joint) attn_joint_scatter(r, memory);
+    return ATTN_OK;
+}
+
+static attn_status run_in_callers(attn_layer *l, attn_request *r, size_t stride, size_t total,
+                                  attn_error *error)
+{
+    uintptr_t address = (uintptr_t)r->args.workspace;
+    if (r->args.workspace_bytes < total || address % ATTN_ALIGN)
+        return attn_fail(
+            error, ATTN_KIND_WORKSPACE_TOO_SMALL,
+            "the workspace has %zu bytes at an address that is %smultiple of %d; this call needs %zu, ask "
+            "attn_workspace_size",
+            r->args.workspace_bytes, address % ATTN_ALIGN ? "no " : "a ", ATTN_ALIGN, total);
+    return run_in(l, r, r->args.workspace, stride, error);
+}
+
+static attn_status run(attn_layer *l, attn_request *r, attn_error *error)
+{
+    size_t stride, total;
+    attn_context *c = l->context;
+    if (!attn_plan_bytes(l->plan, c->host.threads, r->joint_bytes, &stride, &total))
+        return too_large(l, error);
+    if (r->args.workspace) return run_in_callers(l, r, stride, total, error);
+    attn_lease *lease = attn_workspace_borrow(&c->workspaces, total);
+    if (!lease)
+        return attn_fail(
+            error, ATTN_KIND_OUT_OF_MEMORY,
+            "no memory for a workspace of %zu bytes (%s, %d threads); use fewer threads or shorter sequences",
+            total, l->current.slot->impl.name, c->host.threads);
+    attn_status status = run_in(l, r, lease->memory, stride, error);
+    attn_workspace_return(&c->workspaces, lease);
+    return status;
+}
+
+static attn_status prepare(attn_layer *l, const attn_args *args, attn_request *r, attn_error *error)
+{
+    if (!l) return attn_fail(error, ATTN_KIND_INVALID_VALUE, "layer is NULL; open one with attn_layer_open");
+    ATTN_TRY(attn_request_read(&l->site, args, r, error));
+    return plan_call(l, &r->problem, error);
+}
+
+attn_status attn_forward(attn_layer *l, const attn_args *args, attn_error *error)
+{
+    attn_request r;
+    ATTN_TRY(prepare(l, args, &r, error));
+    if (empty(&r.problem)) return ATTN_OK;
+    if (attn_call_cancelled(&r.call))
+        return attn_fail(error, ATTN_KIND_CANCELLED,
+                         "the caller's cancel flag was raised before the call; nothing ran");
+    return run(l, &r, error);
+}
+
+attn_status attn_workspace_size(attn_layer *l, const attn_args *args, size_t *bytes, attn_error *error)
+{
+    attn_request r;
+    size_t stride;
+    ATTN_TRY(prepare(l, args, &r, error));
+    return attn_plan_bytes(l->plan, l->context->host.threads, r.joint_bytes, &stride, bytes)
+               ? ATTN_OK
+               : too_large(l, error);
+}
+
+attn_status attn_explain(attn_context *c, const attn_layer_options *options, const attn_args *args,
+                         attn_trace_fn sink, void *user, attn_error *error)
+{
+    attn_layer_options o;
+    attn_site site;
+    attn_problem problem;
+    attn_choice choice;
+    attn_request r;
+    if (!c) return attn_fail(error, ATTN_KIND_INVALID_VALUE, "context is NULL; open one with attn_open");
+    ATTN_TRY(read_options(c, options, &o, &site, error));
+    attn_site_problem(&site, &problem);
+    if (args) {
+        ATTN_TRY(attn_request_read(&site, args, &r, error));
+        problem = r.problem;
+    }
+    attn_court court = court_of(c, role_of(&o), sink, user);
+    return attn_policy_diffusion(&court, &c->config, o.category, &problem, &choice, error);
+}

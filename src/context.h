@@ -1,0 +1,83 @@
+/* context.h: what a context and a layer hold. */
+#ifndef ATTN_CONTEXT_H
+#define ATTN_CONTEXT_H
+
+#include "core/memory.h"
+#include "core/problem.h"
+#include "platform/platform.h"
+#include "policy/policy.h"
+
+#include <stdatomic.h>
+
+/* A plan of one implementation for one problem. Owned by the cache and by those who run it. */
+typedef struct attn_plan {
+    struct attn_plan *next; /* in order of use, latest first */
+    const attn_impl_slot *slot;
+    void *state;
+    attn_workspace workspace;
+    attn_problem problem;
+    atomic_int owners;
+} attn_plan;
+
+typedef struct attn_plans {
+    pthread_mutex_t lock;
+    attn_plan *first;
+    uint32_t count, most;
+} attn_plans;
+
+/* Selections that were logged, so that forty layers of one role make one line. */
+typedef struct attn_logged {
+    struct attn_logged *next;
+    char line[];
+} attn_logged;
+
+struct attn_context {
+    attn_allocator allocator;
+    attn_host host;
+    attn_registry registry;
+    attn_config config;
+    attn_workspaces workspaces;
+    attn_plans plans;
+    const attn_platform *platform;
+    attn_log_fn log;
+    void *log_user;
+    attn_trace_fn trace;
+    void *trace_user;
+    attn_parallel_for_fn parallel_for;
+    void *parallel_user;
+    char *isa_cap; /* "" without a cap */
+    char isa_text[256];
+    char thread_text[256];
+    pthread_mutex_t log_lock;
+    attn_logged *logged;
+    bool pool_held;
+};
+
+struct attn_layer {
+    attn_context *context;
+    attn_site site;
+    char *role, *category;
+    attn_choice choice; /* made when the layer opened */
+    attn_choice
+        current;     /* what the last forward ran; differs only after an automatic choice was judged anew */
+    attn_plan *plan; /* of the last forward */
+    char plan_text[160];
+    bool rejudged; /* the change was logged */
+};
+
+/* context.c */
+void attn_context_log(const attn_context *context, int32_t level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* plan.c */
+void attn_plans_init(attn_plans *plans, uint32_t most);
+void attn_plans_clear(attn_context *context);
+/* Finds or makes the plan; the caller owns a reference. */
+attn_status attn_plan_get(attn_context *context, const attn_impl_slot *slot, const attn_problem *problem,
+                          attn_plan **plan, attn_error *error);
+void attn_plan_release(attn_context *context, attn_plan *plan); /* NULL is allowed */
+/* Bytes of scratch between two workers, and of the whole workspace with the joint area; false on overflow. */
+bool attn_plan_bytes(const attn_plan *plan, int32_t workers, size_t joint_bytes, size_t *stride,
+                     size_t *total);
+
+#endif
