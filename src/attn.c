@@ -25,7 +25,7 @@ static void log_selection(attn_context *c, const char *role, const char *categor
     snprintf(line, sizeof line, "role '%.64s'%s%.64s%s: backend %s (%s) via %s: %s", role,
              category ? " (category '" : "", category ? category : "", category ? "')" : "",
              choice->backend->name, choice->slot->impl.name, choice->source, choice->reason);
-    pthread_mutex_lock(&c->log_lock);
+    attn_lock_take(&c->log_lock);
     attn_logged *seen = c->logged;
     while (seen && strcmp(seen->line, line)) seen = seen->next;
     size_t bytes = strlen(line) + 1;
@@ -36,7 +36,7 @@ static void log_selection(attn_context *c, const char *role, const char *categor
         note->next = c->logged;
         c->logged = note;
     }
-    pthread_mutex_unlock(&c->log_lock);
+    attn_lock_give(&c->log_lock);
     if (!seen) attn_context_log(c, ATTN_LOG_INFO, "%s", line);
 }
 

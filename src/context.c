@@ -147,7 +147,7 @@ static attn_status init(attn_context *c, const attn_options *o, attn_error *erro
     c->trace = o->trace, c->trace_user = o->trace_user;
     attn_workspaces_init(&c->workspaces, &c->allocator);
     attn_plans_init(&c->plans, o->plan_cache);
-    pthread_mutex_init(&c->log_lock, NULL);
+    attn_lock_init(&c->log_lock);
     c->config.allocator = &c->allocator;
     c->registry.allocator = &c->allocator;
     init_host(c, o);
@@ -204,7 +204,7 @@ void attn_close(attn_context *c)
         attn_drop(&c->allocator, c->logged);
         c->logged = next;
     }
-    pthread_mutex_destroy(&c->log_lock);
+    attn_lock_destroy(&c->log_lock);
     attn_drop(&c->allocator, c->isa_cap);
     if (c->pool_held) attn_pool_release();
     attn_allocator allocator = c->allocator;

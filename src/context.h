@@ -20,7 +20,7 @@ typedef struct attn_plan {
 } attn_plan;
 
 typedef struct attn_plans {
-    pthread_mutex_t lock;
+    attn_lock lock;
     attn_plan *first;
     uint32_t count, most;
 } attn_plans;
@@ -48,7 +48,7 @@ struct attn_context {
     char *isa_cap; /* "" without a cap */
     char isa_text[256];
     char thread_text[256];
-    pthread_mutex_t log_lock;
+    attn_lock log_lock;
     attn_logged *logged;
     bool pool_held;
 };

@@ -121,6 +121,27 @@ static void merge_row(const part *a, const part *b, const part *to, int64_t batc
     *(float *)(void *)at(&to->lse, batch, head, row) = (float)lse;
 }
 
+static bool same_place(const attn_view *a, const attn_view *b)
+{
+    return a->data == b->data && !memcmp(a->stride, b->stride, sizeof a->stride);
+}
+
+/* The result may be one of the parts, element for element, but not lie across one. */
+static attn_status check_target(const part *a, const part *b, const part *to, attn_error *error)
+{
+    const attn_view *outputs[] = {&to->out, &to->lse}, *inputs[] = {&a->out, &a->lse, &b->out, &b->lse};
+    for (int o = 0; o < 2; o++) {
+        ATTN_TRY(attn_view_writable(outputs[o], error));
+        for (int i = 0; i < 4; i++)
+            if (!same_place(outputs[o], inputs[i]) && attn_views_overlap(outputs[o], inputs[i]))
+                return attn_fail(
+                    error, ATTN_KIND_INVALID_LAYOUT,
+                    "%s overlaps %s in memory; make it the same tensor or give it memory of its own",
+                    outputs[o]->name, inputs[i]->name);
+    }
+    return ATTN_OK;
+}
+
 attn_status attn_merge(const DLTensor *out_a, const DLTensor *lse_a, const DLTensor *out_b,
                        const DLTensor *lse_b, const DLTensor *out, const DLTensor *lse, attn_error *error)
 {
@@ -130,6 +151,7 @@ attn_status attn_merge(const DLTensor *out_a, const DLTensor *lse_a, const DLTen
     ATTN_TRY(read_part("out", "lse", out, lse, &to, error));
     ATTN_TRY(check_alike(&a, &b, error));
     ATTN_TRY(check_alike(&a, &to, error));
+    ATTN_TRY(check_target(&a, &b, &to, error));
     for (int64_t i = 0; i < a.out.shape[0]; i++)
         for (int64_t s = 0; s < a.out.shape[1]; s++)
             for (int64_t h = 0; h < a.out.shape[2]; h++) merge_row(&a, &b, &to, i, s, h);

@@ -6,7 +6,7 @@
 void attn_plans_init(attn_plans *plans, uint32_t most)
 {
     enum { DEFAULT = 256 };
-    pthread_mutex_init(&plans->lock, NULL);
+    attn_lock_init(&plans->lock);
     plans->first = NULL;
     plans->count = 0;
     plans->most = most ? most : DEFAULT;
@@ -28,7 +28,7 @@ void attn_plans_clear(attn_context *context)
         attn_plan_release(context, plans->first);
         plans->first = next;
     }
-    pthread_mutex_destroy(&plans->lock);
+    attn_lock_destroy(&plans->lock);
 }
 
 static bool matches(const attn_plan *plan, const attn_impl_slot *slot, const attn_problem *problem)
@@ -86,15 +86,15 @@ attn_status attn_plan_get(attn_context *context, const attn_impl_slot *slot, con
                           attn_plan **plan, attn_error *error)
 {
     attn_plans *plans = &context->plans;
-    pthread_mutex_lock(&plans->lock);
+    attn_lock_take(&plans->lock);
     *plan = find(plans, slot, problem);
-    pthread_mutex_unlock(&plans->lock);
+    attn_lock_give(&plans->lock);
     if (*plan) return ATTN_OK;
     ATTN_TRY(make(context, slot, problem, plan, error));
     /* Two threads may plan the same problem at once; both plans are right, and the older leaves in time. */
-    pthread_mutex_lock(&plans->lock);
+    attn_lock_take(&plans->lock);
     attn_plan *out = keep(plans, *plan);
-    pthread_mutex_unlock(&plans->lock);
+    attn_lock_give(&plans->lock);
     attn_plan_release(context, out);
     return ATTN_OK;
 }

@@ -59,7 +59,7 @@ void attn_workspaces_init(attn_workspaces *pool, const attn_allocator *allocator
 {
     pool->allocator = allocator;
     pool->idle = NULL;
-    pthread_mutex_init(&pool->lock, NULL);
+    attn_lock_init(&pool->lock);
 }
 
 static void lease_free(const attn_allocator *allocator, attn_lease *lease)
@@ -75,7 +75,7 @@ void attn_workspaces_clear(attn_workspaces *pool)
         lease_free(pool->allocator, pool->idle);
         pool->idle = next;
     }
-    pthread_mutex_destroy(&pool->lock);
+    attn_lock_destroy(&pool->lock);
 }
 
 static attn_lease *lease_new(const attn_allocator *allocator, size_t bytes)
@@ -93,13 +93,13 @@ static attn_lease *lease_new(const attn_allocator *allocator, size_t bytes)
  * number kept never exceeds the number of calls that ran at once. */
 attn_lease *attn_workspace_borrow(attn_workspaces *pool, size_t bytes)
 {
-    pthread_mutex_lock(&pool->lock);
+    attn_lock_take(&pool->lock);
     attn_lease **at = &pool->idle;
     while (*at && (*at)->bytes < bytes) at = &(*at)->next;
     if (!*at) at = &pool->idle;
     attn_lease *lease = *at;
     if (lease) *at = lease->next;
-    pthread_mutex_unlock(&pool->lock);
+    attn_lock_give(&pool->lock);
     if (lease && lease->bytes >= bytes) return lease;
     if (lease) lease_free(pool->allocator, lease);
     return lease_new(pool->allocator, bytes);
@@ -107,8 +107,8 @@ attn_lease *attn_workspace_borrow(attn_workspaces *pool, size_t bytes)
 
 void attn_workspace_return(attn_workspaces *pool, attn_lease *lease)
 {
-    pthread_mutex_lock(&pool->lock);
+    attn_lock_take(&pool->lock);
     lease->next = pool->idle;
     pool->idle = lease;
-    pthread_mutex_unlock(&pool->lock);
+    attn_lock_give(&pool->lock);
 }

@@ -2,8 +2,9 @@
 #ifndef ATTN_CORE_MEMORY_H
 #define ATTN_CORE_MEMORY_H
 
+#include "core/locks.h"
+
 #include <attn/attn.h>
-#include <pthread.h>
 #include <stdbool.h>
 
 enum { ATTN_ALIGN = 64 };
@@ -29,7 +30,7 @@ typedef struct attn_lease {
 
 typedef struct attn_workspaces {
     const attn_allocator *allocator;
-    pthread_mutex_t lock;
+    attn_lock lock;
     attn_lease *idle;
 } attn_workspaces;
 

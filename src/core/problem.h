@@ -12,7 +12,15 @@ typedef struct attn_joint_pair {
     size_t offset; /* in the joint area of the workspace */
 } attn_joint_pair;
 
+typedef enum attn_use { ATTN_INPUT, ATTN_OUTPUT } attn_use;
+
+enum { ATTN_TENSORS = 20 }; /* more than attn_args can name */
+
 typedef struct attn_request {
+    const attn_site *site;
+    attn_view tensors[ATTN_TENSORS]; /* every tensor that was read, for the check of overlaps */
+    attn_use uses[ATTN_TENSORS];
+    int tensor_count;
     attn_problem problem;
     attn_call call;
     attn_args args; /* the caller's, zero-filled to our size */

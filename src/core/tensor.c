@@ -171,3 +171,15 @@ void attn_view_add_batch(attn_view *view)
     view->stride[0] = 0;
     view->ndim = 4;
 }
+
+/* An output that is written twice would depend on the order of threads. */
+attn_status attn_view_writable(const attn_view *v, attn_error *error)
+{
+    for (int i = 0; i < v->ndim; i++)
+        if (v->shape[i] > 1 && v->stride[i] == 0 && v->high != v->low)
+            return attn_fail(error, ATTN_KIND_INVALID_LAYOUT,
+                             "%s is an output with stride 0 on axis %d of size %" PRId64
+                             "; give every element its own place",
+                             v->name, i, v->shape[i]);
+    return ATTN_OK;
+}

@@ -23,6 +23,8 @@ attn_status attn_view_read(const char *name, const DLTensor *tensor, int least, 
 /* "[1, 4, 2, 16]". Returns text. */
 const char *attn_view_shape(const attn_view *view, char *text, size_t bytes);
 int64_t attn_view_count(const attn_view *view);
+/* Fails with invalid_layout when an output would be written twice at one place. */
+attn_status attn_view_writable(const attn_view *view, attn_error *error);
 /* True when some byte may belong to both; views of one buffer interleaved with equal row strides may not. */
 bool attn_views_overlap(const attn_view *a, const attn_view *b);
 /* Largest power of two, at most `most`, that divides the address and every byte stride. */
