@@ -157,7 +157,7 @@ int64_t attn_view_align(const attn_view *view, int64_t most)
 {
     uint64_t bits = (uint64_t)(uintptr_t)view->data | (uint64_t)most;
     for (int i = 0; i < view->ndim; i++)
-        bits |= (uint64_t)(view->stride[i] * (int64_t)attn_dtype_bytes(view->dtype));
+        bits |= (uint64_t)view->stride[i] * attn_dtype_bytes(view->dtype); /* of empty tensors it may wrap */
     return (int64_t)(bits & (~bits + 1));
 }
 
