@@ -7,11 +7,19 @@
 
 /* ---- resolving ---------------------------------------------------------------------------------- */
 
-static attn_court court_of(attn_context *c, const char *role, attn_trace_fn sink, void *user)
+/* Layers on host memory are judged as cpu layers, also where the platform is another. */
+static const attn_facts *facts_of(const attn_context *c, const attn_site *site)
+{
+    return c->facts.live && site->device.device_type == kDLCPU ? &c->cpu_facts : &c->facts;
+}
+
+static attn_court court_of(attn_context *c, const attn_site *site, const char *role, attn_trace_fn sink,
+                           void *user)
 {
     attn_court court = {.registry = &c->registry,
                         .host = &c->host,
-                        .platform = c->platform->name,
+                        .facts = facts_of(c, site),
+                        .head_size = site->head_dim,
                         .role = role,
                         .sink = sink,
                         .user = user};
@@ -19,12 +27,13 @@ static attn_court court_of(attn_context *c, const char *role, attn_trace_fn sink
 }
 
 /* One line a (role, category, backend, source), however many layers there are. */
-static void log_selection(attn_context *c, const char *role, const char *category, const attn_choice *choice)
+void attn_log_selection(attn_context *c, const char *role, const char *category, const attn_choice *choice)
 {
     char line[1024];
     snprintf(line, sizeof line, "role '%.64s'%s%.64s%s: backend %s (%s) via %s: %s", role,
              category ? " (category '" : "", category ? category : "", category ? "')" : "",
-             choice->backend->name, choice->slot->impl.name, choice->source, choice->reason);
+             choice->backend->name, choice->slot ? choice->slot->impl.name : "by contract", choice->source,
+             choice->reason);
     attn_lock_take(&c->log_lock);
     attn_logged *seen = c->logged;
     while (seen && strcmp(seen->line, line)) seen = seen->next;
@@ -54,13 +63,15 @@ static attn_status read_options(attn_context *c, const attn_layer_options *optio
             "attn_layer_options.size is %u; it is at least %zu, set it to sizeof(attn_layer_options)",
             options->size, least);
     ATTN_TRY(attn_site_read(o, site, error));
-    if (!site->device.device_type) site->device = (DLDevice){c->platform->device_type, 0};
-    if (site->device.device_type == c->platform->device_type) return ATTN_OK;
+    if (!c->facts.live) return ATTN_OK;
+    DLDeviceType own = (DLDeviceType)c->platform->device_type;
+    if (!site->device.device_type) site->device = (DLDevice){own, 0};
+    if (site->device.device_type == own || site->device.device_type == kDLCPU) return ATTN_OK;
     return attn_fail(
         error, ATTN_KIND_PLATFORM_UNSUPPORTED,
-        "the layer asks for DLPack device type %d; platform %s runs on type %d, leave the device out or open "
-        "a context for the other platform",
-        (int)site->device.device_type, c->platform->name, (int)c->platform->device_type);
+        "the layer asks for DLPack device type %d; platform %s runs on type %d and on the host (%d), leave "
+        "the device out or open a context for the other platform",
+        (int)site->device.device_type, c->platform->name, (int)own, (int)kDLCPU);
 }
 
 static const char *role_of(const attn_layer_options *o)
@@ -79,6 +90,12 @@ attn_status attn_layer_open(attn_context *c, const attn_layer_options *options, 
                          c ? "layer" : "context");
     *layer = NULL;
     attn_site site;
+    if (!c->facts.live)
+        return attn_fail(error, ATTN_KIND_PACKAGE_MISSING,
+                         "this context describes another machine (%s), where nothing can run; open one "
+                         "without facts, or ask "
+                         "attn_resolve",
+                         c->facts.platform);
     ATTN_TRY(read_options(c, options, &o, &site, error));
     l = attn_take_zeroed(&c->allocator, sizeof *l);
     if (!l) return attn_fail(error, ATTN_KIND_OUT_OF_MEMORY, "no memory for a layer");
@@ -91,14 +108,15 @@ attn_status attn_layer_open(attn_context *c, const attn_layer_options *options, 
         status = attn_fail(error, ATTN_KIND_OUT_OF_MEMORY, "no memory for a layer");
     attn_problem problem;
     attn_site_problem(&site, &problem);
-    attn_court court = court_of(c, l->role, c->trace, c->trace_user);
-    if (!status) status = attn_policy_diffusion(&court, &c->config, l->category, &problem, &l->choice, error);
+    attn_court court = court_of(c, &l->site, l->role, c->trace, c->trace_user);
+    l->generation = atomic_load(&c->registry.generation);
+    if (!status) status = attn_policy_diffusion(&court, c->config, l->category, &problem, &l->choice, error);
     if (status) {
         attn_layer_close(l);
         return status;
     }
     l->current = l->choice;
-    log_selection(c, l->role, l->category, &l->choice);
+    attn_log_selection(c, l->role, l->category, &l->choice);
     *layer = l;
     return ATTN_OK;
 }
@@ -120,7 +138,8 @@ void attn_layer_get_info(const attn_layer *l, attn_layer_info *info)
                             .implementation = l->current.slot->impl.name,
                             .source = l->current.source,
                             .reason = l->current.reason,
-                            .plan = l->plan_text};
+                            .plan = l->plan_text,
+                            .demotions = l->demotions};
     attn_give_struct(info, &ours, sizeof ours);
 }
 
@@ -132,15 +151,16 @@ static attn_status judge_anew(attn_layer *l, const attn_problem *problem, const 
                               attn_error *error)
 {
     attn_context *c = l->context;
-    attn_court court = court_of(c, l->role, c->trace, c->trace_user);
+    attn_court court = court_of(c, &l->site, l->role, c->trace, c->trace_user);
     if (l->choice.explicit_choice)
         return attn_fail(
             error, against->first,
             "%s, chosen by %s for role '%.60s', cannot serve this call: %.300s; choose another backend or "
             "'auto'",
             l->choice.backend->name, l->choice.source, l->role, against->text);
-    ATTN_TRY(attn_policy_diffusion(&court, &c->config, l->category, problem, &l->current, error));
-    if (!l->rejudged)
+    court.demoted = l->demoted;
+    ATTN_TRY(attn_policy_diffusion(&court, c->config, l->category, problem, &l->current, error));
+    if (!l->rejudged && against->count)
         attn_context_log(c, ATTN_LOG_WARNING,
                          "role '%.60s': this call cannot run on %s (%s), so %s runs it: %s", l->role,
                          l->choice.backend->name, against->text, l->current.backend->name, l->current.reason);
@@ -152,21 +172,40 @@ static attn_status choose_for_call(attn_layer *l, const attn_problem *problem, a
 {
     attn_context *c = l->context;
     attn_reasons reasons;
-    attn_court court = court_of(c, l->role, c->trace, c->trace_user);
+    attn_court court = court_of(c, &l->site, l->role, c->trace, c->trace_user);
     attn_trace who = {.role = l->role,
                       .source = l->choice.source,
                       .backend = l->choice.backend->name,
                       .implementation = l->choice.slot->impl.name};
     attn_reasons_start(&reasons, c->trace, c->trace_user, &who);
     attn_judge_impl(&court, &l->choice.slot->impl, problem, &reasons);
-    if (reasons.count) return judge_anew(l, problem, &reasons, error);
+    if (reasons.count || (l->demoted && !l->choice.explicit_choice))
+        return judge_anew(l, problem, &reasons, error);
     l->current = l->choice;
+    return ATTN_OK;
+}
+
+/* An override that was set or cleared after the layer opened takes effect with its next call. */
+static attn_status follow_overrides(attn_layer *l, attn_error *error)
+{
+    attn_context *c = l->context;
+    attn_problem problem;
+    attn_site_problem(&l->site, &problem);
+    attn_court court = court_of(c, &l->site, l->role, c->trace, c->trace_user);
+    l->generation = atomic_load(&c->registry.generation);
+    ATTN_TRY(attn_policy_diffusion(&court, c->config, l->category, &problem, &l->choice, error));
+    attn_plan_release(c, l->plan);
+    l->plan = NULL;
+    attn_log_selection(c, l->role, l->category, &l->choice);
     return ATTN_OK;
 }
 
 /* In steady state the layer's last plan is the answer and nothing is chosen, locked or allocated. */
 static attn_status plan_call(attn_layer *l, const attn_problem *problem, attn_error *error)
 {
+    bool stale =
+        l->generation != atomic_load_explicit(&l->context->registry.generation, memory_order_relaxed);
+    if (stale) ATTN_TRY(follow_overrides(l, error));
     if (l->plan && !memcmp(&l->plan->problem, problem, sizeof *problem)) return ATTN_OK;
     attn_plan *plan;
     ATTN_TRY(choose_for_call(l, problem, error));
@@ -193,6 +232,20 @@ static bool empty(const attn_problem *p)
     return !p->batch || !p->heads || !p->q_len;
 }
 
+/* What a module reports is told with its name; a kind of success from a failure is its broken promise. */
+static attn_status run_impl(attn_context *c, const attn_plan *plan, const attn_call *call, attn_error *error)
+{
+    attn_error why = ATTN_ERROR_INIT;
+    const attn_impl_slot *slot = plan->slot;
+    attn_status status = slot->impl.run(&c->host, plan->state, call, &why);
+    if (!status) return ATTN_OK;
+    attn_kind kind = why.kind ? why.kind : ATTN_KIND_INTERNAL;
+    const char *text = why.text[0] ? why.text : "it gave no reason";
+    if (slot->module < 0) return attn_fail(error, kind, "%s", text);
+    return attn_fail(error, kind, "%.60s of module '%.60s' failed: %.380s", slot->impl.name,
+                     c->registry.modules[slot->module].name, text);
+}
+
 static attn_status run_in(attn_layer *l, attn_request *r, char *memory, size_t stride, attn_error *error)
 {
     attn_context *c = l->context;
@@ -204,7 +257,7 @@ static attn_status run_in(attn_layer *l, attn_request *r, char *memory, size_t s
     r->call.scratch = memory + r->joint_bytes + shared;
     r->call.scratch_stride = stride;
     if (r->joint) attn_joint_gather(r, memory);
-    ATTN_TRY(plan->slot->impl.run(&c->host, plan->state, &r->call, error));
+    ATTN_TRY(run_impl(c, plan, &r->call, error));
     if (attn_call_cancelled(&r->call))
         return attn_fail(error, ATTN_KIND_CANCELLED,
                          "the call was cancelled by the caller's flag; outputs are undefined");
@@ -250,7 +303,26 @@ static attn_status prepare(attn_layer *l, const attn_args *args, attn_request *r
     return plan_call(l, &r->problem, error);
 }
 
-attn_status attn_forward(attn_layer *l, const attn_args *args, attn_error *error)
+/* An automatic choice whose implementation refuses at run time falls to the next candidate, once and for all
+ * of this layer's calls; an explicit one reports. */
+static bool may_demote(const attn_layer *l, attn_status status)
+{
+    return (status == ATTN_UNSUPPORTED || status == ATTN_NOT_AVAILABLE) && !l->current.explicit_choice;
+}
+
+static void demote(attn_layer *l, const attn_error *why)
+{
+    attn_context *c = l->context;
+    for (size_t i = 0; i < c->registry.impl_count && i < 64; i++)
+        if (c->registry.impls[i] == l->current.slot) l->demoted |= (uint64_t)1 << i;
+    l->demotions++;
+    attn_context_log(c, ATTN_LOG_WARNING, "role '%.60s': %s failed and is not tried again by this layer: %s",
+                     l->role, l->current.slot->impl.name, why->text);
+    attn_plan_release(c, l->plan);
+    l->plan = NULL;
+}
+
+static attn_status forward_once(attn_layer *l, const attn_args *args, attn_error *error)
 {
     attn_request r;
     ATTN_TRY(prepare(l, args, &r, error));
@@ -259,6 +331,17 @@ attn_status attn_forward(attn_layer *l, const attn_args *args, attn_error *error
         return attn_fail(error, ATTN_KIND_CANCELLED,
                          "the caller's cancel flag was raised before the call; nothing ran");
     return run(l, &r, error);
+}
+
+attn_status attn_forward(attn_layer *l, const attn_args *args, attn_error *error)
+{
+    attn_error first = ATTN_ERROR_INIT;
+    attn_status status = forward_once(l, args, &first);
+    for (int tries = 0; status && l && l->plan && may_demote(l, status) && tries < 64; tries++) {
+        demote(l, &first);
+        status = forward_once(l, args, &first);
+    }
+    return status ? attn_fail(error, first.kind, "%s", first.text) : ATTN_OK;
 }
 
 attn_status attn_workspace_size(attn_layer *l, const attn_args *args, size_t *bytes, attn_error *error)
@@ -286,6 +369,6 @@ attn_status attn_explain(attn_context *c, const attn_layer_options *options, con
         ATTN_TRY(attn_request_read(&site, args, &r, error));
         problem = r.problem;
     }
-    attn_court court = court_of(c, role_of(&o), sink, user);
-    return attn_policy_diffusion(&court, &c->config, o.category, &problem, &choice, error);
+    attn_court court = court_of(c, &site, role_of(&o), sink, user);
+    return attn_policy_diffusion(&court, c->config, o.category, &problem, &choice, error);
 }

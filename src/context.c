@@ -103,42 +103,122 @@ static attn_status init_isa(attn_context *c, const attn_options *o, attn_error *
     return ATTN_OK;
 }
 
-static const char *platform_names(char *text, size_t bytes)
-{
-    size_t used = 0;
-    for (size_t i = 0; attn_platform_at(i) && used < bytes; i++)
-        used += (size_t)snprintf(text + used, bytes - used, "%s%s", i ? ", " : "", attn_platform_at(i)->name);
-    return text;
-}
-
-static attn_status init_platform(attn_context *c, const attn_options *o, attn_error *error)
-{
-    char names[128];
-    c->platform = o->platform ? attn_platform_named(o->platform) : attn_platform_detect();
-    if (c->platform) return ATTN_OK;
-    return attn_fail(error, ATTN_KIND_UNKNOWN_NAME,
-                     "platform '%.60s' is not known to this build; it knows %s", o->platform,
-                     platform_names(names, sizeof names));
-}
-
 static attn_status init_registry(attn_context *c, const attn_options *o, attn_error *error)
 {
     const char *path = setting(o, o->module_path, "ATTN_MODULE_PATH");
     const char *allow = o->plugins;
     if (!allow && !(o->flags & ATTN_OPEN_IGNORE_ENV)) allow = getenv("ATTN_PLUGINS");
+    /* An allow-list that vLLM users already have is honoured as well. */
+    if (!allow && !(o->flags & ATTN_OPEN_IGNORE_ENV)) allow = getenv("VLLM_PLUGINS");
     ATTN_TRY(attn_registry_init(&c->registry, &c->allocator, error));
     ATTN_TRY(attn_registry_load(&c->registry, path ? path : ATTN_MODULE_FOLDER, allow, error));
     for (size_t i = 0; i < c->registry.module_count; i++)
         attn_context_log(c, c->registry.modules[i].kind ? ATTN_LOG_WARNING : ATTN_LOG_INFO, "module %s: %s",
                          c->registry.modules[i].path, c->registry.modules[i].text);
+    ATTN_TRY(attn_registry_ready(&c->registry, error));
     return attn_registry_set_overrides(&c->registry, o->overrides, error);
+}
+
+/* ---- platform ----------------------------------------------------------------------------------- */
+
+static attn_status add_probe(attn_context *c, const attn_platform *platform, bool external, attn_error *error)
+{
+    attn_probed *more = attn_take_zeroed(&c->allocator, (c->probe_count + 1) * sizeof *more);
+    if (!more)
+        return attn_fail(error, ATTN_KIND_OUT_OF_MEMORY, "no memory for the results of the platform probes");
+    if (c->probes) memcpy(more, c->probes, c->probe_count * sizeof *more);
+    attn_drop(&c->allocator, c->probes);
+    c->probes = more;
+    attn_probed *p = &more[c->probe_count++];
+    attn_probe(platform, external, p);
+    attn_context_log(c, p->positive && external ? ATTN_LOG_INFO : ATTN_LOG_DEBUG, "platform %s%s: %s: %s",
+                     p->name, external ? " (from a module)" : "", p->positive ? "yes" : "no", p->why);
+    return ATTN_OK;
+}
+
+static attn_status probe_all(attn_context *c, attn_error *error)
+{
+    for (size_t i = 0; attn_platform_at(i); i++) ATTN_TRY(add_probe(c, attn_platform_at(i), false, error));
+    for (size_t i = 0; i < c->registry.platform_count; i++)
+        ATTN_TRY(add_probe(c, c->registry.platforms[i].platform, true, error));
+    return ATTN_OK;
+}
+
+static const char *probe_names(const attn_context *c, char *text, size_t bytes)
+{
+    size_t used = (size_t)snprintf(text, bytes, "cpu");
+    for (size_t i = 0; i < c->probe_count && used < bytes; i++)
+        used += (size_t)snprintf(text + used, bytes - used, ", %s", c->probes[i].name);
+    return text;
+}
+
+/* A pinned platform must be there; cpu always is. */
+static attn_status pin_platform(attn_context *c, const char *name, attn_error *error)
+{
+    char names[256];
+    c->platform = &attn_platform_cpu;
+    if (!strcmp(name, attn_platform_cpu.name)) return ATTN_OK;
+    for (size_t i = c->probe_count; i-- > 0;) {
+        const attn_probed *p = &c->probes[i];
+        if (strcmp(p->name, name)) continue;
+        c->platform = p->platform;
+        if (p->positive) return ATTN_OK;
+        return attn_fail(error, ATTN_KIND_PACKAGE_MISSING,
+                         "platform %.60s was pinned but its probe says no: %.200s; install it "
+                         "or leave the pin out",
+                         name, p->why);
+    }
+    return attn_fail(error, ATTN_KIND_UNKNOWN_NAME, "platform '%.60s' is not known; there are %s", name,
+                     probe_names(c, names, sizeof names));
+}
+
+/* Nothing found is a cpu machine: that is what can run there. */
+static attn_status find_platform(attn_context *c, attn_error *error)
+{
+    ATTN_TRY(attn_arbitrate(c->probes, c->probe_count, &c->platform, error));
+    if (!c->platform) c->platform = &attn_platform_cpu;
+    return ATTN_OK;
+}
+
+static attn_status init_platform(attn_context *c, const attn_options *o, attn_error *error)
+{
+    attn_platform_facts(&attn_platform_cpu, &c->cpu_facts);
+    if (o->facts) {
+        c->facts = *o->facts;
+        c->platform = &attn_platform_cpu;
+        return ATTN_OK;
+    }
+    ATTN_TRY(probe_all(c, error));
+    ATTN_TRY(o->platform ? pin_platform(c, o->platform, error) : find_platform(c, error));
+    attn_platform_facts(c->platform, &c->facts);
+    return ATTN_OK;
+}
+
+static attn_status gather_config(attn_context *c, const attn_options *o, attn_error *error)
+{
+    if (o->settings && (o->backend || o->config))
+        return attn_fail(error, ATTN_KIND_MUTUALLY_EXCLUSIVE,
+                         "attn_options.settings and attn_options.%s say the same thing; give one of them",
+                         o->backend ? "backend" : "config");
+    if (o->settings) return attn_config_copy(o->settings, &c->config, error);
+    ATTN_TRY(attn_config_new(&c->config, error));
+    if (o->config) ATTN_TRY(attn_config_set_json(c->config, o->config, error));
+    return attn_config_set_backend(c->config, o->backend, error);
 }
 
 static attn_status init_config(attn_context *c, const attn_options *o, attn_error *error)
 {
-    attn_config_sources sources = {.flag_backend = o->backend, .json = o->config};
-    if (!(o->flags & ATTN_OPEN_IGNORE_ENV)) sources.environment = getenv("DIFFUSION_ATTENTION_BACKEND");
-    return attn_config_read(&c->config, &c->allocator, &sources, error);
+    const char *value = o->flags & ATTN_OPEN_IGNORE_ENV ? NULL : getenv("DIFFUSION_ATTENTION_BACKEND");
+    ATTN_TRY(gather_config(c, o, error));
+    if (value && !c->config->environment) ATTN_TRY(attn_config_set_environment(c->config, value, error));
+    ATTN_TRY(attn_config_normalise(c->config, error));
+    if (!c->config->from_environment) return ATTN_OK;
+    char *roles = json_dumps(c->config->roles, JSON_COMPACT);
+    attn_context_log(c, ATTN_LOG_INFO,
+                     "DIFFUSION_ATTENTION_BACKEND='%s' sets the default to %s; per role: %s", value,
+                     attn_spec_backend(c->config->default_spec), roles ? roles : "{}");
+    free(roles);
+    return ATTN_OK;
 }
 
 static attn_status init(attn_context *c, const attn_options *o, attn_error *error)
@@ -147,14 +227,14 @@ static attn_status init(attn_context *c, const attn_options *o, attn_error *erro
     c->trace = o->trace, c->trace_user = o->trace_user;
     attn_workspaces_init(&c->workspaces, &c->allocator);
     attn_plans_init(&c->plans, o->plan_cache);
+    attn_lock_init(&c->answers.lock);
     attn_lock_init(&c->log_lock);
-    c->config.allocator = &c->allocator;
     c->registry.allocator = &c->allocator;
     init_host(c, o);
     ATTN_TRY(init_isa(c, o, error));
     ATTN_TRY(init_threads(c, o, error));
-    ATTN_TRY(init_platform(c, o, error));
     ATTN_TRY(init_registry(c, o, error));
+    ATTN_TRY(init_platform(c, o, error));
     return init_config(c, o, error);
 }
 
@@ -196,8 +276,9 @@ void attn_close(attn_context *c)
 {
     if (!c) return;
     attn_plans_clear(c);
+    attn_answers_clear(c);
     attn_workspaces_clear(&c->workspaces);
-    attn_config_clear(&c->config);
+    attn_config_free(c->config);
     attn_registry_clear(&c->registry);
     while (c->logged) {
         attn_logged *next = c->logged->next;
@@ -206,6 +287,7 @@ void attn_close(attn_context *c)
     }
     attn_lock_destroy(&c->log_lock);
     attn_drop(&c->allocator, c->isa_cap);
+    attn_drop(&c->allocator, c->probes);
     if (c->pool_held) attn_pool_release();
     attn_allocator allocator = c->allocator;
     attn_drop(&allocator, c);
@@ -216,7 +298,7 @@ void attn_close(attn_context *c)
 void attn_context_get_info(const attn_context *c, attn_context_info *info)
 {
     attn_context_info ours = {.threads = c->host.threads,
-                              .platform = c->platform->name,
+                              .platform = c->facts.platform,
                               .isa = attn_isa_name(*c->isa_cap ? c->isa_cap : NULL),
                               .isa_text = c->isa_text,
                               .thread_text = c->thread_text};
@@ -264,4 +346,44 @@ int attn_module_at(const attn_context *c, size_t index, attn_module_info *info)
         .kind = m->kind, .path = m->path, .name = m->name, .version = m->version, .text = m->text};
     attn_give_struct(info, &ours, sizeof ours);
     return 1;
+}
+
+const attn_facts *attn_context_facts(const attn_context *c)
+{
+    return &c->facts;
+}
+
+int attn_probe_at(const attn_context *c, size_t index, attn_probe_info *info)
+{
+    if (index >= c->probe_count) return 0;
+    const attn_probed *p = &c->probes[index];
+    attn_probe_info ours = {
+        .positive = p->positive, .external = p->external, .name = p->name, .text = p->why};
+    attn_give_struct(info, &ours, sizeof ours);
+    return 1;
+}
+
+attn_status attn_override_set(attn_context *c, const char *backend, const char *implementation,
+                              attn_error *error)
+{
+    if (!c || !backend)
+        return attn_fail(error, ATTN_KIND_INVALID_VALUE,
+                         "%s is NULL; pass an open context and a backend's name", c ? "backend" : "context");
+    ATTN_TRY(attn_registry_set_override(&c->registry, backend, implementation, error));
+    attn_context_log(c, ATTN_LOG_INFO, "override: %s is served by %s", backend,
+                     implementation ? implementation : "its own order again");
+    return ATTN_OK;
+}
+
+int attn_override_at(const attn_context *c, size_t index, attn_override_info *info)
+{
+    const attn_backend *b;
+    for (size_t i = 0; (b = attn_registry_backend_at(&c->registry, i)); i++) {
+        const attn_impl_slot *slot = attn_registry_override(&c->registry, b);
+        if (!slot || index-- > 0) continue;
+        attn_override_info ours = {.backend = b->name, .implementation = slot->impl.name};
+        attn_give_struct(info, &ours, sizeof ours);
+        return 1;
+    }
+    return 0;
 }

@@ -31,13 +31,34 @@ typedef struct attn_logged {
     char line[];
 } attn_logged;
 
+/* Answers of attn_resolve, by a hash of the question. */
+typedef struct attn_answer {
+    attn_query query; /* its strings are role and category */
+    uint64_t generation;
+    attn_resolution resolution;
+    char *role, *category; /* in the same allocation */
+    bool has_category;
+} attn_answer;
+
+enum { ATTN_ANSWERS = 128 };
+
+typedef struct attn_answers {
+    attn_lock lock;
+    attn_answer *rows[ATTN_ANSWERS];
+} attn_answers;
+
 struct attn_context {
     attn_allocator allocator;
     attn_host host;
     attn_registry registry;
-    attn_config config;
+    attn_config *config;
+    attn_facts facts;     /* of the platform, or those that were given */
+    attn_facts cpu_facts; /* for layers on host memory, wherever they run */
+    attn_probed *probes;
+    size_t probe_count;
     attn_workspaces workspaces;
     attn_plans plans;
+    attn_answers answers;
     const attn_platform *platform;
     attn_log_fn log;
     void *log_user;
@@ -62,12 +83,22 @@ struct attn_layer {
         current;     /* what the last forward ran; differs only after an automatic choice was judged anew */
     attn_plan *plan; /* of the last forward */
     char plan_text[160];
-    bool rejudged; /* the change was logged */
+    uint64_t demoted; /* implementations that failed at run time, by index in the registry */
+    int32_t demotions;
+    bool rejudged;       /* the change was logged */
+    uint64_t generation; /* of the overrides that choice knows */
 };
 
 /* context.c */
 void attn_context_log(const attn_context *context, int32_t level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* attn.c: says a selection once a (role, category, backend, source). */
+void attn_log_selection(attn_context *context, const char *role, const char *category,
+                        const attn_choice *choice);
+
+/* resolve.c */
+void attn_answers_clear(attn_context *context);
 
 /* plan.c */
 void attn_plans_init(attn_plans *plans, uint32_t most);

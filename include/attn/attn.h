@@ -269,6 +269,53 @@ typedef struct attn_trace {
 } attn_trace;
 typedef void (*attn_trace_fn)(void *user, const attn_trace *trace);
 
+/* ---- configuration ---------------------------------------------------------------------------- */
+
+/* What users say about attention, from flags, a file and the environment. One thread at a time uses a config.
+ * The setters keep; normalising (by attn_open, attn_config_text) checks all of it together. */
+typedef struct attn_config attn_config;
+
+ATTN_API attn_status attn_config_new(attn_config **config, attn_error *error);
+ATTN_API void attn_config_free(attn_config *config); /* NULL is allowed */
+/* --diffusion-attention-backend NAME; NULL takes it back. */
+ATTN_API attn_status attn_config_set_backend(attn_config *config, const char *name, attn_error *error);
+/* --diffusion-attention-config JSON. Fails: syntax, with line and column. */
+ATTN_API attn_status attn_config_set_json(attn_config *config, const char *text, attn_error *error);
+/* --diffusion-attention-config.PATH VALUE: VALUE is JSON, else a number with a size suffix (1k = 1000, 1K =
+ * 1024), else text; a path that ends in '+' splits VALUE at commas. Dotted paths replace the JSON of the same
+ * command line, they are not merged with it. Fails: syntax. */
+ATTN_API attn_status attn_config_set_path(attn_config *config, const char *path, const char *value,
+                                          attn_error *error);
+/* --fastvideo-vsa-topk N. Fails: invalid_value. */
+ATTN_API attn_status attn_config_set_vsa_topk(attn_config *config, int64_t topk, attn_error *error);
+/* The value of DIFFUSION_ATTENTION_BACKEND; blank counts as unset, NULL takes it back. */
+ATTN_API attn_status attn_config_set_environment(attn_config *config, const char *value, attn_error *error);
+/* A JSON file with any of the keys diffusion_attention_backend, diffusion_attention_config,
+ * fastvideo_vsa_topk. Fails: io, syntax, invalid_type, unknown_or_missing_key, invalid_value. */
+ATTN_API attn_status attn_config_load_file(attn_config *config, const char *path, attn_error *error);
+/* The canonical form, as indented JSON: what is in force after all sources, with every default of the typed
+ * blocks; an "auto" that was said carries who said it. *needed (may be NULL) receives the bytes with the
+ * final 0. Fails: every configuration kind. */
+ATTN_API attn_status attn_config_text(attn_config *config, char *text, size_t bytes, size_t *needed,
+                                      attn_error *error);
+
+/* ---- facts ------------------------------------------------------------------------------------ */
+
+/* What a platform is like on a machine. A context without facts probes its own machine. */
+typedef struct attn_facts attn_facts;
+
+/* JSON {"platform", "compute_capability": [major, minor] or null, "device_name", "cudnn_version": 90500
+ * for 9.5.0, "packages": {name: bool}, "xpu_architecture"}; what is left out is absent. Fails: syntax,
+ * invalid_type, invalid_value, unknown_or_missing_key. */
+ATTN_API attn_status attn_facts_parse(const char *json, attn_facts **facts, attn_error *error);
+/* A file of such JSON, or "preset:NAME" for a known machine. Fails: io, unknown_name, and as above. */
+ATTN_API attn_status attn_facts_load(const char *name, attn_facts **facts, attn_error *error);
+ATTN_API void attn_facts_free(attn_facts *facts); /* NULL is allowed */
+ATTN_API attn_status attn_facts_text(const attn_facts *facts, char *text, size_t bytes, size_t *needed,
+                                     attn_error *error);
+/* The names of presets and where their facts come from; NULL past the end. source may be NULL. */
+ATTN_API const char *attn_facts_preset_at(size_t index, const char **source);
+
 /* ---- context ---------------------------------------------------------------------------------- */
 
 typedef struct attn_context attn_context;
@@ -297,6 +344,9 @@ typedef struct attn_options {
     const attn_allocator *allocator; /* copied; NULL: malloc */
     uint32_t flags;                  /* ATTN_OPEN_* */
     uint32_t plan_cache;             /* plans kept, least recently used out first; 0: 256 */
+    const attn_config *settings;     /* copied; instead of backend and config above */
+    const attn_facts *facts; /* copied; another machine's: layers cannot open, attn_resolve and attn_explain
+                                answer from the contract */
 } attn_options;
 #define ATTN_OPEN_IGNORE_ENV 1u /* read no environment variable */
 
@@ -370,6 +420,9 @@ typedef struct attn_layer_info {
     const char *source; /* "attention_config.per_role['self']", "platform default", ... */
     const char *reason; /* one sentence */
     const char *plan;   /* what the last forward ran: kernel set, tiles; "" before the first */
+    int32_t demotions;  /* implementations that failed at run time and were passed over since (automatic
+                           choices only) */
+    int32_t reserved;
 } attn_layer_info;
 /* Strings live until the layer's next forward or close. */
 ATTN_API void attn_layer_get_info(const attn_layer *layer, attn_layer_info *info);
@@ -453,6 +506,11 @@ ATTN_API attn_status attn_forward(attn_layer *layer, const attn_args *args, attn
 ATTN_API attn_status attn_workspace_size(attn_layer *layer, const attn_args *args, size_t *bytes,
                                          attn_error *error);
 
+/* One trace event as a line of text ("cross  SAGE_ATTN: refused (package_missing): ..."), or with json as one
+ * JSON object, for sinks that write logs. Returns the bytes needed with the final 0. Strings of the event may
+ * be NULL. */
+ATTN_API size_t attn_trace_format(const attn_trace *trace, int json, char *text, size_t bytes);
+
 /* Walks the same code as attn_layer_open (and, with args, as attn_forward up to the kernel) and tells
  * every step to the sink: the source, each candidate, each reason, the choice. Returns what they return. */
 ATTN_API attn_status attn_explain(attn_context *context, const attn_layer_options *options,
@@ -464,6 +522,44 @@ ATTN_API attn_status attn_explain(attn_context *context, const attn_layer_option
 ATTN_API attn_status attn_merge(const DLTensor *out_a, const DLTensor *lse_a, const DLTensor *out_b,
                                 const DLTensor *lse_b, const DLTensor *out, const DLTensor *lse,
                                 attn_error *error);
+
+/* ---- resolving without a layer ---------------------------------------------------------------- */
+
+typedef enum attn_resolve_mode {
+    ATTN_RESOLVE_SELECT = 0, /* as a layer would resolve */
+    ATTN_RESOLVE_CAPABILITY, /* asks what a role supports before layers exist: no availability check on a
+                                named backend */
+    ATTN_RESOLVE_CONSTRUCT   /* select, then the checks of a layer's construction */
+} attn_resolve_mode;
+
+typedef struct attn_query {
+    uint32_t size;
+    int32_t mode;          /* attn_resolve_mode */
+    const char *role;      /* NULL: "self" */
+    const char *category;  /* NULL: none */
+    int64_t head_size;     /* 0 or less: not known, nothing is checked against it */
+    uint64_t needs;        /* ATTN_FEATURE bits */
+    int32_t permit_trtllm; /* the model permits TRTLLM_ATTN as an automatic choice */
+    attn_dtype dtype;      /* 0: not known */
+} attn_query;
+
+typedef struct attn_resolution {
+    uint32_t size;
+    int32_t explicit_choice;
+    int32_t supports_mask, supports_spans; /* by contract */
+    const char *backend;                   /* lives as long as the context */
+    const char *log_name;
+    const char *implementation; /* NULL when only the contract was asked */
+    char source[256];
+    char reason[512];
+    char handover[1024]; /* JSON, the flat table that the backend is handed; "" for none */
+} attn_resolution;
+
+/* Resolves one role; sink may be NULL. Fails like attn_layer_open. */
+ATTN_API attn_status attn_resolve(attn_context *context, const attn_query *query, attn_resolution *resolution,
+                                  attn_trace_fn sink, void *user, attn_error *error);
+/* 1: the pipeline class permits TRTLLM_ATTN as an automatic choice. NULL and unknown names: 0. */
+ATTN_API int attn_model_permits_trtllm(const char *pipeline_class);
 
 /* ---- what there is ---------------------------------------------------------------------------- */
 
@@ -500,7 +596,32 @@ typedef struct attn_module_info {
     const char *text; /* the whole sentence, with the loader's own words */
 } attn_module_info;
 
+/* The implementation behind a backend name on this context; NULL gives the name back its own order. Takes
+ * effect with the next call of every layer. The public name, its contract and the routing stay as they are.
+ * Fails: unknown_backend, unknown_name. */
+ATTN_API attn_status attn_override_set(attn_context *context, const char *backend, const char *implementation,
+                                       attn_error *error);
+typedef struct attn_override_info {
+    uint32_t size;
+    int32_t reserved;
+    const char *backend;
+    const char *implementation;
+} attn_override_info;
+
+/* What the probe of a platform said when the context opened. */
+typedef struct attn_probe_info {
+    uint32_t size;
+    int32_t positive, external;
+    const char *name;
+    const char *text; /* why, one sentence */
+} attn_probe_info;
+
+/* Facts of this machine, or those the context was given; live as long as the context. */
+ATTN_API const attn_facts *attn_context_facts(const attn_context *context);
+
 /* index from 0; returns 0 past the end. Strings live as long as the context. */
+ATTN_API int attn_override_at(const attn_context *context, size_t index, attn_override_info *info);
+ATTN_API int attn_probe_at(const attn_context *context, size_t index, attn_probe_info *info);
 ATTN_API int attn_backend_at(const attn_context *context, size_t index, attn_backend_info *info);
 ATTN_API int attn_impl_at(const attn_context *context, size_t index, attn_impl_info *info);
 ATTN_API int attn_module_at(const attn_context *context, size_t index, attn_module_info *info);

@@ -216,6 +216,48 @@ typedef struct attn_impl {
 
 #define ATTN_IMPL_NOT_CAPTURABLE 1u /* cannot run inside a device graph */
 
+/* ---- platform --------------------------------------------------------------------------------- */
+
+/* One device as its platform sees it. What is not known stays zero. */
+typedef struct attn_device_info {
+    uint32_t size;
+    int32_t has_capability;
+    int32_t major, minor;
+    int64_t memory_free, memory_total; /* bytes */
+    int64_t architecture;              /* a vendor's own number, where there is one */
+    char name[128];
+} attn_device_info;
+
+#define ATTN_PLATFORM_GRAPH_CAPTURE    1u /* calls can be captured into a device graph */
+#define ATTN_PLATFORM_FLOAT64          2u
+#define ATTN_PLATFORM_CPU_OFFLOAD      4u
+#define ATTN_PLATFORM_INDUCTOR         8u  /* a graph compiler is supported */
+#define ATTN_PLATFORM_TALKER_GRAPH     16u /* the talker's token predictor may be captured */
+#define ATTN_PLATFORM_KV_WRITTEN_FIRST 32u /* needs the whole K/V written before segments */
+
+/* What a platform offers. A NULL slot inherits the base; the base is said after each. Names of workers and
+ * stage folders are text that the engine resolves when it needs them, so that platforms never load each
+ * other. All functions may be called from any thread and load their vendor's library at first use. */
+typedef struct attn_platform {
+    uint32_t size;
+    int32_t device_type; /* DLDeviceType of its tensors */
+    const char *name;
+    /* 1: this is such a machine; 0: it is not, with one sentence why. Repeatable, frees what it took, never
+     * fails otherwise. Required. */
+    int (*probe)(char *why, size_t bytes);
+    int32_t (*device_count)(void);                                 /* 0 */
+    int (*device)(int32_t index, attn_device_info *info);          /* 0: nothing is known */
+    const char *(*runtime_version)(char *text, size_t bytes);      /* "" */
+    attn_status (*synchronise)(int32_t device, attn_error *error); /* nothing to wait for */
+    void *(*record_event)(int32_t device, void *stream);           /* NULL: no event */
+    const char *(*collective)(void);                               /* "" */
+    const char *visibility; /* environment variables that hide devices, blank-separated; "" */
+    const char *ar_worker, *generation_worker, *diffusion_worker; /* "" */
+    const char *stage_configs; /* folder of default stage configurations; "" */
+    uint32_t abilities;        /* ATTN_PLATFORM_* */
+    uint32_t reserved;
+} attn_platform;
+
 /* The module header. size, abi_major and abi_minor keep their places in every version. */
 typedef struct attn_module {
     uint32_t size;
@@ -224,7 +266,8 @@ typedef struct attn_module {
     const char *name;
     const char *version;
     const char *license;
-    const attn_impl *const *impls; /* NULL-terminated */
+    const attn_impl *const *impls;         /* NULL-terminated; NULL: none */
+    const attn_platform *const *platforms; /* NULL-terminated; NULL: none */
 } attn_module;
 
 typedef const attn_module *(*attn_module_fn)(void);

@@ -25,30 +25,23 @@ static void quote(char *to, size_t bytes, const char *text)
     snprintf(to + used, bytes - used, "%c", mark);
 }
 
-static const char *find(const attn_config *c, const char *role)
-{
-    for (size_t i = 0; i < c->role_count; i++)
-        if (!strcmp(c->roles[i].role, role)) return c->roles[i].backend;
-    return NULL;
-}
-
-const char *attn_config_lookup(const attn_config *c, const char *role, const char *category,
-                               char source[ATTN_SOURCE_TEXT])
+json_t *attn_config_lookup(const attn_config *c, const char *role, const char *category,
+                           char source[ATTN_SOURCE_TEXT])
 {
     char quoted[ATTN_SOURCE_TEXT - 64];
-    const char *backend = find(c, role);
-    if (backend) {
+    json_t *spec = json_object_get(c->roles, role);
+    if (spec) {
         quote(quoted, sizeof quoted, role);
         snprintf(source, ATTN_SOURCE_TEXT, "attention_config.per_role[%s]", quoted);
-        return backend;
+        return spec;
     }
-    backend = category ? find(c, category) : NULL;
-    if (backend) {
+    spec = category ? json_object_get(c->roles, category) : NULL;
+    if (spec) {
         quote(quoted, sizeof quoted, category);
         snprintf(source, ATTN_SOURCE_TEXT, "attention_config.per_role[%s] (role_category fallback)", quoted);
-        return backend;
+        return spec;
     }
     snprintf(source, ATTN_SOURCE_TEXT, "%s",
-             c->default_backend ? "attention_config.default" : "platform default");
-    return c->default_backend;
+             c->default_spec ? "attention_config.default" : "platform default");
+    return c->default_spec;
 }

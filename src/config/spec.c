@@ -1,102 +1,262 @@
-/* spec.c: the three sources of a configuration become one. */
+/* spec.c: the sources of a configuration become one. */
 #include "config/spec.h"
 
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+#define BACKEND_FLAG "--diffusion-attention-backend"
+#define CONFIG_FLAG  "--diffusion-attention-config"
+#define TOPK_FLAG    "--fastvideo-vsa-topk"
 
 bool attn_is_auto(const char *name)
 {
     return !strcasecmp(name, "auto");
 }
 
+const char *attn_spec_backend(const json_t *spec)
+{
+    return json_string_value(json_object_get(spec, "backend"));
+}
+
 static attn_status no_memory(attn_error *error)
 {
     return attn_fail(error, ATTN_KIND_OUT_OF_MEMORY,
-                     "no memory for the configuration; free some and open again");
+                     "no memory for the configuration; free some and try again");
 }
 
-static void remove_role(attn_config *c, size_t at)
+/* ---- the builder -------------------------------------------------------------------------------- */
+
+attn_status attn_config_new(attn_config **config, attn_error *error)
 {
-    attn_drop(c->allocator, c->roles[at].role);
-    attn_drop(c->allocator, c->roles[at].backend);
-    c->roles[at] = c->roles[--c->role_count];
+    if (!config)
+        return attn_fail(error, ATTN_KIND_INVALID_VALUE, "config is NULL; pass the address of a pointer");
+    *config = calloc(1, sizeof **config);
+    return *config ? ATTN_OK : no_memory(error);
 }
 
-static attn_status grow_roles(attn_config *c, attn_error *error)
+void attn_config_free(attn_config *c)
 {
-    size_t bytes = (c->role_count + 1) * sizeof *c->roles;
-    attn_role_entry *roles = attn_take_zeroed(c->allocator, bytes);
-    if (!roles) return no_memory(error);
-    if (c->roles) memcpy(roles, c->roles, c->role_count * sizeof *roles);
-    attn_drop(c->allocator, c->roles);
-    c->roles = roles;
+    if (!c) return;
+    free(c->flag_backend);
+    free(c->environment);
+    json_decref(c->json);
+    json_decref(c->dotted);
+    json_decref(c->default_spec);
+    json_decref(c->roles);
+    free(c);
+}
+
+static attn_status keep_text(attn_config *c, char **place, const char *text, attn_error *error)
+{
+    char *copy = text ? strdup(text) : NULL;
+    c->normalised = false;
+    if (text && !copy) return no_memory(error);
+    free(*place);
+    *place = copy;
     return ATTN_OK;
 }
 
-attn_status attn_config_set_role(attn_config *c, const char *role, const char *backend, attn_error *error)
+attn_status attn_config_set_backend(attn_config *c, const char *name, attn_error *error)
 {
-    for (size_t i = 0; i < c->role_count; i++)
-        if (!strcmp(c->roles[i].role, role)) {
-            remove_role(c, i);
-            break;
-        }
-    if (attn_is_auto(backend)) return ATTN_OK;
-    ATTN_TRY(grow_roles(c, error));
-    attn_role_entry entry = {attn_copy_text(c->allocator, role), attn_copy_text(c->allocator, backend)};
-    c->roles[c->role_count++] = entry;
-    return entry.role && entry.backend ? ATTN_OK : no_memory(error);
+    return keep_text(c, &c->flag_backend, name, error);
 }
 
-static attn_status apply_flag(attn_config *c, const char *flag, attn_error *error)
+attn_status attn_config_set_environment(attn_config *c, const char *value, attn_error *error)
 {
-    if (c->default_backend)
-        return attn_fail(
-            error, ATTN_KIND_MUTUALLY_EXCLUSIVE,
-            "--diffusion-attention-backend (%s) and the \"default\" of --diffusion-attention-config (%s) "
-            "say the same thing; give one of them",
-            flag, c->default_backend);
-    if (attn_is_auto(flag)) {
-        c->auto_said = true;
-        return ATTN_OK;
-    }
-    c->default_backend = attn_copy_text(c->allocator, flag);
-    return c->default_backend ? ATTN_OK : no_memory(error);
+    return keep_text(c, &c->environment, value, error);
 }
 
-static bool blank(const char *text)
+attn_status attn_config_copy(const attn_config *c, attn_config **copy, attn_error *error)
 {
-    return !text || !text[strspn(text, " \t\r\n")];
-}
-
-static attn_status apply_environment(attn_config *c, const char *value, attn_error *error)
-{
-    if (c->default_backend || c->auto_said || blank(value) || attn_is_auto(value)) return ATTN_OK;
-    c->default_backend = attn_copy_text(c->allocator, value);
-    return c->default_backend ? ATTN_OK : no_memory(error);
-}
-
-static attn_status read_sources(attn_config *c, const attn_config_sources *s, attn_error *error)
-{
-    if (s->json) ATTN_TRY(attn_config_parse_json(c, s->json, error));
-    if (s->flag_backend) ATTN_TRY(apply_flag(c, s->flag_backend, error));
-    return apply_environment(c, s->environment, error);
-}
-
-attn_status attn_config_read(attn_config *c, const attn_allocator *allocator,
-                             const attn_config_sources *sources, attn_error *error)
-{
-    memset(c, 0, sizeof *c);
-    c->allocator = allocator;
-    attn_status status = read_sources(c, sources, error);
-    if (status) attn_config_clear(c);
+    ATTN_TRY(attn_config_new(copy, error));
+    attn_status status = attn_config_set_backend(*copy, c->flag_backend, error);
+    if (!status) status = attn_config_set_environment(*copy, c->environment, error);
+    (*copy)->json = c->json ? json_deep_copy(c->json) : NULL;
+    (*copy)->dotted = c->dotted ? json_deep_copy(c->dotted) : NULL;
+    (*copy)->has_topk = c->has_topk;
+    (*copy)->topk = c->topk;
+    if (!status && ((c->json && !(*copy)->json) || (c->dotted && !(*copy)->dotted)))
+        status = no_memory(error);
+    if (!status) return ATTN_OK;
+    attn_config_free(*copy);
+    *copy = NULL;
     return status;
 }
 
-void attn_config_clear(attn_config *c)
+static attn_status load_json(const char *what, const char *text, json_t **root, attn_error *error)
 {
-    while (c->role_count) remove_role(c, 0);
-    attn_drop(c->allocator, c->roles);
-    attn_drop(c->allocator, c->default_backend);
-    c->roles = NULL;
-    c->default_backend = NULL;
+    json_error_t at;
+    *root = json_loads(text, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &at);
+    if (*root) return ATTN_OK;
+    return attn_fail(error, ATTN_KIND_SYNTAX, "%.120s is not JSON at line %d, column %d: %.160s", what,
+                     at.line, at.column, at.text);
+}
+
+attn_status attn_config_set_json(attn_config *c, const char *text, attn_error *error)
+{
+    json_t *root = NULL;
+    if (text) ATTN_TRY(load_json(CONFIG_FLAG, text, &root, error));
+    json_decref(c->json);
+    c->json = root;
+    c->normalised = false;
+    return ATTN_OK;
+}
+
+attn_status attn_config_set_path(attn_config *c, const char *path, const char *value, attn_error *error)
+{
+    if (!c->dotted) c->dotted = json_object();
+    if (!c->dotted) return no_memory(error);
+    c->normalised = false;
+    return attn_config_add_path(c->dotted, path, value, error);
+}
+
+attn_status attn_config_set_vsa_topk(attn_config *c, int64_t topk, attn_error *error)
+{
+    if (topk < 1)
+        return attn_fail(error, ATTN_KIND_INVALID_VALUE,
+                         TOPK_FLAG " (fastvideo_vsa_topk) is %" PRId64 "; it is at least 1", topk);
+    c->has_topk = true;
+    c->topk = topk;
+    c->normalised = false;
+    return ATTN_OK;
+}
+
+/* ---- files -------------------------------------------------------------------------------------- */
+
+static attn_status read_file_key(attn_config *c, const char *path, const char *key, json_t *value,
+                                 attn_error *error)
+{
+    static const char *const words[] = {"diffusion_attention_backend", "diffusion_attention_config",
+                                        "fastvideo_vsa_topk"};
+    if (!strcmp(key, words[0])) {
+        if (json_is_string(value)) return attn_config_set_backend(c, json_string_value(value), error);
+        return attn_fail(error, ATTN_KIND_INVALID_TYPE, "%.120s: %s is %s; it is a string", path, key,
+                         attn_json_type(value));
+    }
+    if (!strcmp(key, words[1])) {
+        json_decref(c->json);
+        c->json = json_incref(value);
+        c->normalised = false;
+        return ATTN_OK;
+    }
+    if (!strcmp(key, words[2])) {
+        if (json_is_integer(value)) return attn_config_set_vsa_topk(c, json_integer_value(value), error);
+        return attn_fail(error, ATTN_KIND_INVALID_TYPE, "%.120s: %s is %s; it is a whole number", path, key,
+                         attn_json_type(value));
+    }
+    const char *near = attn_nearest(key, words, 3);
+    return attn_fail(error, ATTN_KIND_UNKNOWN_OR_MISSING_KEY,
+                     "%.120s: '%.60s' is no known key;%s%s%s the keys are %s, %s, %s", path, key,
+                     near ? " did you mean " : "", near ? near : "", near ? "?" : "", words[0], words[1],
+                     words[2]);
+}
+
+attn_status attn_config_load_file(attn_config *c, const char *path, attn_error *error)
+{
+    json_error_t at;
+    const char *key;
+    json_t *value;
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return attn_fail(error, ATTN_KIND_IO,
+                         "the configuration file %.160s cannot be read: %s; check its path", path,
+                         strerror(errno));
+    json_t *root = json_loadf(file, JSON_REJECT_DUPLICATES, &at);
+    fclose(file);
+    if (!root)
+        return attn_fail(error, ATTN_KIND_SYNTAX, "%.160s is not JSON at line %d, column %d: %.160s", path,
+                         at.line, at.column, at.text);
+    attn_status status = ATTN_OK;
+    if (!json_is_object(root))
+        status = attn_fail(error, ATTN_KIND_INVALID_TYPE, "%.160s holds %s; it holds an object", path,
+                           attn_json_type(root));
+    else
+        json_object_foreach(root, key, value)
+        {
+            if (!status) status = read_file_key(c, path, key, value, error);
+        }
+    json_decref(root);
+    return status;
+}
+
+/* ---- normalising -------------------------------------------------------------------------------- */
+
+static attn_status set_default(attn_config *c, const char *name, attn_error *error)
+{
+    c->default_spec = json_pack("{ss}", "backend", name);
+    return c->default_spec ? ATTN_OK
+                           : attn_fail(error, ATTN_KIND_INVALID_VALUE, "the backend name is not UTF-8 text");
+}
+
+static attn_status apply_flag(attn_config *c, attn_error *error)
+{
+    if (!c->flag_backend) return ATTN_OK;
+    if (c->default_spec)
+        return attn_fail(error, ATTN_KIND_MUTUALLY_EXCLUSIVE,
+                         BACKEND_FLAG " (%.60s) and " CONFIG_FLAG
+                                      ".default.backend (%.60s) say the same thing; give one of "
+                                      "them",
+                         c->flag_backend, attn_spec_backend(c->default_spec));
+    if (!attn_is_auto(c->flag_backend)) return set_default(c, c->flag_backend, error);
+    c->auto_by = BACKEND_FLAG;
+    return ATTN_OK;
+}
+
+static attn_status apply_topk(attn_config *c, attn_error *error)
+{
+    const char *backend = c->default_spec ? attn_spec_backend(c->default_spec) : "auto";
+    if (!c->has_topk) return ATTN_OK;
+    if (!attn_block_owned("fastvideo_vsa_topk", backend))
+        return attn_fail(error, ATTN_KIND_BLOCK_BACKEND_MISMATCH,
+                         TOPK_FLAG " was given but the default backend is %.60s; it needs a default of %s",
+                         backend, attn_block_owners("fastvideo_vsa_topk"));
+    json_object_set_new(c->default_spec, "fastvideo_vsa_topk", json_integer(c->topk));
+    return ATTN_OK;
+}
+
+static attn_status apply_environment(attn_config *c, attn_error *error)
+{
+    const char *value = c->environment;
+    if (c->default_spec || c->auto_by || !value || !value[strspn(value, " \t\r\n")] || attn_is_auto(value))
+        return ATTN_OK;
+    c->from_environment = true;
+    return set_default(c, value, error);
+}
+
+attn_status attn_config_normalise(attn_config *c, attn_error *error)
+{
+    if (c->normalised) return ATTN_OK;
+    json_decref(c->default_spec);
+    json_decref(c->roles);
+    c->default_spec = NULL;
+    c->auto_by = NULL;
+    c->from_environment = false;
+    c->roles = json_object();
+    if (!c->roles) return no_memory(error);
+    json_t *root = c->dotted ? c->dotted : c->json;
+    if (root && !json_is_null(root)) ATTN_TRY(attn_config_read_root(c, root, error));
+    ATTN_TRY(apply_flag(c, error));
+    ATTN_TRY(apply_topk(c, error));
+    ATTN_TRY(apply_environment(c, error));
+    c->normalised = true;
+    return ATTN_OK;
+}
+
+attn_status attn_config_text(attn_config *c, char *text, size_t bytes, size_t *needed, attn_error *error)
+{
+    ATTN_TRY(attn_config_normalise(c, error));
+    json_t *root = json_pack("{sO? sO}", "default", c->default_spec, "per_role", c->roles);
+    if (root && c->auto_by)
+        json_object_set_new(root, "default", json_pack("{ss ss}", "backend", "auto", "by", c->auto_by));
+    char *dump = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
+    json_decref(root);
+    if (!dump) return no_memory(error);
+    if (needed) *needed = strlen(dump) + 1;
+    if (text && bytes) snprintf(text, bytes, "%s", dump);
+    free(dump);
+    return ATTN_OK;
 }

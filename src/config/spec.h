@@ -4,42 +4,57 @@
 
 #include "core/fail.h"
 #include "core/memory.h"
+#include "core/text.h"
 
-typedef struct attn_role_entry {
-    char *role;
-    char *backend; /* as the user wrote it */
-} attn_role_entry;
+#include <jansson.h>
 
-typedef struct attn_config {
-    const attn_allocator *allocator;
-    char *default_backend; /* NULL: unset */
-    bool auto_said;        /* an explicit "auto" as default keeps the environment out */
-    attn_role_entry *roles;
-    size_t role_count;
-} attn_config;
+/* A spec is a JSON object {"backend": as written, block: {every field}, ...}. */
+struct attn_config {
+    /* as given */
+    char *flag_backend, *environment;
+    json_t *json;   /* --diffusion-attention-config, NULL: not given */
+    json_t *dotted; /* --diffusion-attention-config.PATH; replaces json when given */
+    bool has_topk;
+    int64_t topk;
+    /* as normalised */
+    json_t *default_spec; /* NULL: unset */
+    json_t *roles;        /* role -> spec */
+    const char *auto_by;  /* who said "auto" as default, which keeps the environment out; NULL: nobody */
+    bool from_environment;
+    bool normalised;
+};
 
-/* Where the three sources of a configuration come from; each may be NULL. */
-typedef struct attn_config_sources {
-    const char *flag_backend;
-    const char *json;
-    const char *environment; /* value of DIFFUSION_ATTENTION_BACKEND; blank counts as unset */
-} attn_config_sources;
-
-/* Fails with the kinds of the configuration rules; the config is then empty. */
-attn_status attn_config_read(attn_config *config, const attn_allocator *allocator,
-                             const attn_config_sources *sources, attn_error *error);
-void attn_config_clear(attn_config *config);
-
+/* spec.c: the sources become default_spec and roles. A copy carries the sources only. */
+attn_status attn_config_copy(const attn_config *config, attn_config **copy, attn_error *error);
+attn_status attn_config_normalise(attn_config *config, attn_error *error);
+/* roles.c. The spec of a role, NULL: the platform chooses; and the source in the contract's words. */
 enum { ATTN_SOURCE_TEXT = 256 };
-/* The backend a role was given, or NULL for the platform's choice, and the source in the contract's words. */
-const char *attn_config_lookup(const attn_config *config, const char *role, const char *category,
-                               char source[ATTN_SOURCE_TEXT]);
-
-/* parse.c: reads the JSON part into the config. */
-attn_status attn_config_parse_json(attn_config *config, const char *json, attn_error *error);
-/* Sets (or with "auto" removes) one role. */
-attn_status attn_config_set_role(attn_config *config, const char *role, const char *backend,
-                                 attn_error *error);
+json_t *attn_config_lookup(const attn_config *config, const char *role, const char *category,
+                           char source[ATTN_SOURCE_TEXT]);
+const char *attn_spec_backend(const json_t *spec);
 bool attn_is_auto(const char *name);
+
+/* parse.c: reads a structured configuration into default_spec and roles. */
+attn_status attn_config_read_root(attn_config *config, json_t *root, attn_error *error);
+
+/* blocks.c: checks a block's value and returns it with every default filled in; *normal is a new reference.
+ */
+bool attn_block_known(const char *key);
+const char *attn_block_owners(const char *key);
+bool attn_block_owned(const char *key, const char *backend);
+attn_status attn_block_read(const char *path, const char *key, json_t *value, json_t **normal,
+                            attn_error *error);
+/* Iterates the keys; NULL past the end. */
+const char *attn_block_at(size_t index);
+/* The nearest of the keys that may stand at this level; for messages. Returns text. */
+const char *attn_block_fields(const char *key, char *text, size_t bytes);
+const char *attn_json_type(const json_t *value);
+
+/* dotted.c: one --diffusion-attention-config.PATH VALUE into the object of dotted flags. */
+attn_status attn_config_add_path(json_t *root, const char *path, const char *value, attn_error *error);
+
+/* handover.c: the flat table a backend is handed, or NULL when it is empty; a new reference. spec may be
+ * NULL. */
+json_t *attn_spec_handover(const char *backend, const json_t *spec);
 
 #endif

@@ -5,9 +5,11 @@
 #include <string.h>
 
 static const struct route {
-    const char *platform, *backend, *why;
+    const char *platform, *backend;
+    attn_condition conditions[2];
+    const char *why;
 } routes[] = {
-#define X(domain, platform, backend, why) {platform, backend, why},
+#define X(domain, platform, backend, first, second, why) {platform, #backend, {first, second}, why},
 #include "registry/routes.def"
 #undef X
 };
@@ -46,7 +48,7 @@ static const char *usable_instead(const attn_court *court, const attn_problem *p
         attn_verdict v;
         attn_judge_backend(&quiet, b, problem, &v);
         size_t used = strlen(text);
-        if (v.slot) snprintf(text + used, bytes - used, "%s%s", used ? ", " : "", b->name);
+        if (v.usable) snprintf(text + used, bytes - used, "%s%s", used ? ", " : "", b->name);
     }
     return *text ? text : "none";
 }
@@ -87,7 +89,7 @@ static attn_status obey(const attn_court *court, const char *name, const attn_pr
     }
     attn_judge_backend(court, b, problem, &v);
     judge_rest(court, problem, (uint64_t)1 << index_of(court, b) % 64);
-    if (!v.slot)
+    if (!v.usable)
         return attn_fail(error, v.kind,
                          "%s, chosen by %.90s for role '%.40s', cannot run here: %.200s; usable instead: %s",
                          b->name, court->source, court->role, v.text,
@@ -96,11 +98,35 @@ static attn_status obey(const attn_court *court, const char *name, const attn_pr
     return ATTN_OK;
 }
 
-static void pass_over(char *text, size_t bytes, const attn_verdict *v)
+static void pass_over(char *text, size_t bytes, const char *backend, const char *why)
 {
     size_t used = strlen(text);
-    snprintf(text + used, bytes - used, "%s%s was passed over: %.300s", used ? "; " : "", v->backend->name,
-             v->text);
+    snprintf(text + used, bytes - used, "%s%s was passed over: %.300s", used ? "; " : "", backend, why);
+}
+
+/* What stands against a route before its backend is judged; NULL: nothing. */
+static const char *against(const attn_court *court, const struct route *route)
+{
+    for (int i = 0; i < 2; i++) {
+        const char *why =
+            attn_contract_condition(route->conditions[i], court->facts, court->head_size, court->permitted);
+        if (why) return why;
+    }
+    return NULL;
+}
+
+static bool try_route(const attn_court *court, const struct route *route, const attn_problem *problem,
+                      uint64_t *judged, char *passed, size_t bytes, attn_verdict *v)
+{
+    const char *why = against(court, route);
+    if (why) {
+        pass_over(passed, bytes, route->backend, why);
+        return false;
+    }
+    attn_judge_backend(court, attn_registry_backend(court->registry, route->backend), problem, v);
+    *judged |= (uint64_t)1 << index_of(court, v->backend);
+    if (!v->usable) pass_over(passed, bytes, route->backend, v->text);
+    return v->usable;
 }
 
 static attn_status choose(const attn_court *court, const attn_problem *problem, attn_choice *choice,
@@ -108,36 +134,59 @@ static attn_status choose(const attn_court *court, const attn_problem *problem, 
 {
     char passed[400] = "", reason[512];
     uint64_t judged = 0; /* routes name built-in backends, which are fewer than 64 */
-    for (int i = 0; i < ROUTES; i++) {
+    for (int i = 0; i < ROUTES && !choice->backend; i++) {
         attn_verdict v;
-        if (strcmp(routes[i].platform, court->platform) || choice->slot) continue;
-        attn_judge_backend(court, attn_registry_backend(court->registry, routes[i].backend), problem, &v);
-        judged |= (uint64_t)1 << index_of(court, v.backend);
-        if (!v.slot) {
-            pass_over(passed, sizeof passed, &v);
+        if (strcmp(routes[i].platform, court->facts->platform) ||
+            !try_route(court, &routes[i], problem, &judged, passed, sizeof passed, &v))
             continue;
-        }
-        snprintf(reason, sizeof reason, "automatic choice for %s: %s%s%s", court->platform, routes[i].why,
-                 *passed ? "; " : "", passed);
+        snprintf(reason, sizeof reason, "automatic choice for %s: %s%s%s", court->facts->platform,
+                 routes[i].why, *passed ? "; " : "", passed);
         take(choice, &v, reason);
     }
     judge_rest(court, problem, judged);
-    if (choice->slot) return ATTN_OK;
+    if (choice->backend) return ATTN_OK;
     return attn_fail(error, *passed ? ATTN_KIND_FEATURE_UNSUPPORTED : ATTN_KIND_NOT_IMPLEMENTED,
-                     "no backend of %s can run role '%.60s': %.380s", court->platform, court->role,
-                     *passed ? passed : "the platform has no routes; name a backend");
+                     "no backend of platform %s can be chosen for role '%.60s': %.360s",
+                     court->facts->platform, court->role,
+                     *passed ? passed : "it has no automatic choice; name a backend such as TORCH_SDPA");
+}
+
+static const char *look_up(attn_court *court, const attn_config *config, const char *category,
+                           attn_choice *choice)
+{
+    memset(choice, 0, sizeof *choice);
+    choice->spec = attn_config_lookup(config, court->role, category, choice->source);
+    court->source = choice->source;
+    choice->explicit_choice = choice->spec != NULL;
+    return choice->spec ? attn_spec_backend(choice->spec) : NULL;
 }
 
 attn_status attn_policy_diffusion(attn_court *court, const attn_config *config, const char *category,
                                   const attn_problem *problem, attn_choice *choice, attn_error *error)
 {
-    memset(choice, 0, sizeof *choice);
-    const char *asked = attn_config_lookup(config, court->role, category, choice->source);
-    court->source = choice->source;
-    choice->explicit_choice = asked != NULL;
+    const char *asked = look_up(court, config, category, choice);
     tell(court, ATTN_TRACE_SOURCE, asked ? asked : "auto", NULL,
          asked ? "the configuration names a backend" : "the configuration names none, the platform chooses");
     ATTN_TRY(asked ? obey(court, asked, problem, choice, error) : choose(court, problem, choice, error));
-    tell(court, ATTN_TRACE_CHOICE, choice->backend->name, choice->slot->impl.name, choice->reason);
+    tell(court, ATTN_TRACE_CHOICE, choice->backend->name, choice->slot ? choice->slot->impl.name : NULL,
+         choice->reason);
+    return ATTN_OK;
+}
+
+attn_status attn_policy_capability(attn_court *court, const attn_config *config, const char *category,
+                                   attn_choice *choice, attn_error *error)
+{
+    attn_problem none = {.size = sizeof none};
+    const char *asked = look_up(court, config, category, choice);
+    court->head_size = ATTN_HEAD_SIZE_UNKNOWN;
+    court->permitted = true;
+    if (!asked) return choose(court, &none, choice, error);
+    choice->backend = attn_registry_backend(court->registry, asked);
+    if (!choice->backend) return unknown(court, asked, error);
+    const char *import = choice->backend->imports;
+    if (*import && !(court->facts->packages >> attn_package_find(import) & 1))
+        return attn_fail(error, ATTN_KIND_PACKAGE_MISSING,
+                         "%s cannot be asked for its capabilities: it needs the package %s; install it",
+                         choice->backend->name, import);
     return ATTN_OK;
 }

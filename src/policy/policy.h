@@ -7,7 +7,8 @@
 
 typedef struct attn_choice {
     const attn_backend *backend;
-    const attn_impl_slot *slot;
+    const attn_impl_slot *slot; /* NULL when only the contract was asked */
+    json_t *spec;               /* borrowed from the configuration; NULL: the platform's default */
     bool explicit_choice;
     char source[ATTN_SOURCE_TEXT];
     char reason[512]; /* one sentence; for an automatic choice it says who was passed over and why */
@@ -17,5 +18,13 @@ typedef struct attn_choice {
  * every other backend is judged as well and told. Fails with unknown_backend and the kinds of refusal. */
 attn_status attn_policy_diffusion(attn_court *court, const attn_config *config, const char *category,
                                   const attn_problem *problem, attn_choice *choice, attn_error *error);
+
+/* The capability query: a configured backend straight from the registry, else the platform's default without
+ * a head size; nothing is judged that the contract leaves to later. */
+attn_status attn_policy_capability(attn_court *court, const attn_config *config, const char *category,
+                                   attn_choice *choice, attn_error *error);
+
+/* Values that a backend checks when its layer is built. */
+attn_status attn_policy_construct(const attn_court *court, const attn_choice *choice, attn_error *error);
 
 #endif

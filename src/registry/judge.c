@@ -7,14 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-bool attn_word_in(const char *words, const char *word)
-{
-    size_t length = strlen(word);
-    for (const char *p = words; *p; p += strcspn(p, " "), p += *p == ' ')
-        if (strcspn(p, " ") == length && !strncmp(p, word, length)) return true;
-    return false;
-}
-
 static void check_features(const attn_impl *impl, const attn_problem *p, attn_reasons *reasons)
 {
     uint64_t missing = p->features & ~impl->features;
@@ -69,20 +61,20 @@ static void check_head_sizes(const attn_impl *impl, const attn_problem *p, attn_
 
 static void check_arch(const attn_court *court, const attn_impl *impl, attn_reasons *reasons)
 {
-    bool low = impl->arch_min && court->arch < impl->arch_min,
-         high = impl->arch_max && court->arch > impl->arch_max;
+    int32_t arch = court->facts->has_capability ? court->facts->major * 10 + court->facts->minor : 0;
+    bool low = impl->arch_min && arch < impl->arch_min, high = impl->arch_max && arch > impl->arch_max;
     if (low || high)
         attn_reason(reasons, ATTN_KIND_CAPABILITY_UNSUPPORTED,
                     "%s is for architectures sm_%d to sm_%d, this is sm_%d", impl->name, impl->arch_min,
-                    impl->arch_max, court->arch);
+                    impl->arch_max, arch);
 }
 
 void attn_judge_impl(const attn_court *court, const attn_impl *impl, const attn_problem *problem,
                      attn_reasons *reasons)
 {
-    if (strcmp(impl->platform, court->platform))
+    if (strcmp(impl->platform, court->facts->platform))
         attn_reason(reasons, ATTN_KIND_PLATFORM_UNSUPPORTED, "%s runs on %s, this is %s", impl->name,
-                    impl->platform, court->platform);
+                    impl->platform, court->facts->platform);
     check_features(impl, problem, reasons);
     check_dtype(impl, problem, reasons);
     check_head_sizes(impl, problem, reasons);
@@ -121,18 +113,73 @@ static void try_impl(const attn_court *court, const attn_impl_slot *slot, const 
     }
 }
 
+/* An implementation that failed in an earlier call of this layer is not tried again. */
+static void refuse_demoted(const attn_court *court, const attn_impl_slot *slot, const attn_trace *backend,
+                           attn_verdict *verdict)
+{
+    attn_reasons reasons;
+    attn_trace who = *backend;
+    who.implementation = slot->impl.name;
+    attn_reasons_start(&reasons, court->sink, court->user, &who);
+    attn_reason(&reasons, ATTN_KIND_NOT_IMPLEMENTED, "%s failed in an earlier call of this layer",
+                slot->impl.name);
+    if (verdict->kind) return;
+    verdict->kind = reasons.first;
+    snprintf(verdict->text, sizeof verdict->text, "%s", reasons.text);
+}
+
 static void try_all(const attn_court *court, const attn_backend *b, const attn_problem *problem,
                     const attn_trace *who, attn_verdict *verdict)
 {
     const attn_impl_slot *override = attn_registry_override(court->registry, b);
     for (size_t i = 0; i < court->registry->impl_count; i++) {
         const attn_impl_slot *slot = court->registry->impls[i];
+        bool demoted = i < 64 && court->demoted >> i & 1;
         if (!attn_impl_serves(&slot->impl, b->name) || (override && slot != override)) continue;
+        if (demoted) {
+            refuse_demoted(court, slot, who, verdict);
+            continue;
+        }
         /* Of implementations for other platforms nothing is said when none is for this one: the sentence
          * about the missing package says more. */
-        if (!strcmp(slot->impl.platform, court->platform) || override)
+        if (!strcmp(slot->impl.platform, court->facts->platform) || override)
             try_impl(court, slot, problem, who, verdict);
     }
+}
+
+/* A call's own needs against the contract's two facts about masks. */
+static void check_contract_needs(const attn_backend *b, const attn_problem *problem, attn_reasons *reasons)
+{
+    uint64_t masks = ATTN_FEATURE(MASK_KEEP) | ATTN_FEATURE(MASK_ADDITIVE) | ATTN_FEATURE(KEY_MASK);
+    if (problem->features & masks && !b->mask)
+        attn_reason(reasons, ATTN_KIND_FEATURE_UNSUPPORTED,
+                    "%s accepts no attention mask; use TORCH_SDPA or FLASH_ATTN", b->name);
+    if (problem->features & ATTN_FEATURE(SPANS) && !b->spans)
+        attn_reason(reasons, ATTN_KIND_FEATURE_UNSUPPORTED,
+                    "%s accepts no piecewise spans; use the flash family or a 4-D mask", b->name);
+}
+
+static void refuse_platform(const attn_court *court, const attn_backend *b, attn_reasons *reasons)
+{
+    if (!strcmp(court->facts->platform, "none"))
+        attn_reason(
+            reasons, ATTN_KIND_NOT_IMPLEMENTED,
+            "%s cannot be chosen on a machine whose platform is not identified; name TORCH_SDPA or install a "
+            "platform's runtime",
+            b->name);
+    else
+        attn_reason(reasons, ATTN_KIND_PLATFORM_UNSUPPORTED, "%s is declared for %s, this is %s", b->name,
+                    b->platforms, court->facts->platform);
+}
+
+static void try_live(const attn_court *court, const attn_backend *b, const attn_problem *problem,
+                     const attn_trace *who, attn_verdict *verdict, attn_reasons *reasons)
+{
+    try_all(court, b, problem, who, verdict);
+    if (!verdict->slot && !verdict->kind)
+        attn_reason(reasons, ATTN_KIND_PACKAGE_MISSING,
+                    "no implementation of %s for %s is installed; modules were searched in '%s'", b->name,
+                    court->facts->platform, court->registry->searched ? court->registry->searched : "");
 }
 
 void attn_judge_backend(const attn_court *court, const attn_backend *b, const attn_problem *problem,
@@ -143,20 +190,22 @@ void attn_judge_backend(const attn_court *court, const attn_backend *b, const at
     memset(verdict, 0, sizeof *verdict);
     verdict->backend = b;
     attn_reasons_start(&reasons, court->sink, court->user, &who);
-    if (strcmp(b->platforms, "all") && !attn_word_in(b->platforms, court->platform))
-        attn_reason(&reasons, ATTN_KIND_PLATFORM_UNSUPPORTED, "%s is declared for %s, this is %s", b->name,
-                    b->platforms, court->platform);
-    else
-        try_all(court, b, problem, &who, verdict);
-    if (!verdict->slot && !verdict->kind && !reasons.count)
-        attn_reason(&reasons, ATTN_KIND_PACKAGE_MISSING,
-                    "no implementation of %s for %s is installed; modules were searched in '%s'", b->name,
-                    court->platform, court->registry->searched ? court->registry->searched : "");
+    if (!attn_contract_platform(b, court->facts->platform)) {
+        refuse_platform(court, b, &reasons);
+    } else if (court->facts->live) {
+        try_live(court, b, problem, &who, verdict, &reasons);
+    } else {
+        attn_contract_check(b, court->facts, court->head_size, &reasons);
+        check_contract_needs(b, problem, &reasons);
+    }
+    verdict->usable = court->facts->live ? verdict->slot != NULL : !reasons.count;
     if (reasons.count) {
         verdict->kind = reasons.first;
         snprintf(verdict->text, sizeof verdict->text, "%s", reasons.text);
     }
-    if (verdict->slot) verdict->kind = ATTN_KIND_NONE;
-    tell(court, &who, verdict->slot != NULL, verdict->kind,
-         verdict->slot ? verdict->slot->impl.name : verdict->text);
+    if (verdict->usable) verdict->kind = ATTN_KIND_NONE;
+    tell(court, &who, verdict->usable, verdict->kind,
+         verdict->slot     ? verdict->slot->impl.name
+         : verdict->usable ? "meets the contract"
+                           : verdict->text);
 }

@@ -2,14 +2,16 @@
 #ifndef ATTN_REGISTRY_JUDGE_H
 #define ATTN_REGISTRY_JUDGE_H
 
-#include "registry/registry.h"
+#include "registry/contract.h"
 
 /* What candidates are judged against. */
 typedef struct attn_court {
     const attn_registry *registry;
     const attn_host *host;
-    const char *platform;
-    int32_t arch; /* major * 10 + minor; 0: none */
+    const attn_facts *facts; /* live: implementations are judged; else the contract */
+    int64_t head_size;       /* 0 or less: not known */
+    bool permitted;          /* the model permits TRTLLM as a default */
+    uint64_t demoted; /* bits of implementations that failed at run time; automatic choices pass them over */
     const char *role, *source;
     attn_trace_fn sink; /* may be NULL */
     void *user;
@@ -21,17 +23,15 @@ void attn_judge_impl(const attn_court *court, const attn_impl *impl, const attn_
 
 typedef struct attn_verdict {
     const attn_backend *backend;
-    const attn_impl_slot *slot; /* NULL: refused */
-    attn_kind kind;             /* of the first reason */
-    char text[400];             /* reasons of the first refused implementation, or of the backend */
+    const attn_impl_slot *slot; /* NULL: refused, or judged by the contract alone */
+    bool usable;
+    attn_kind kind; /* of the first reason */
+    char text[400]; /* reasons of the first refused implementation, or of the backend */
 } attn_verdict;
 
 /* Judges a backend: its contract for the platform, then the implementations behind it in order; an override
  * is the only candidate when there is one. */
 void attn_judge_backend(const attn_court *court, const attn_backend *backend, const attn_problem *problem,
                         attn_verdict *verdict);
-
-/* words: separated by single blanks. */
-bool attn_word_in(const char *words, const char *word);
 
 #endif

@@ -77,7 +77,7 @@ static attn_status find_entry(const char *path, outcome *o)
 static attn_status check_header(const char *path, outcome *o)
 {
     const attn_module *m = o->module;
-    size_t versioned = offsetof(attn_module, name), needed = sizeof *m;
+    size_t versioned = offsetof(attn_module, name), needed = offsetof(attn_module, platforms);
     if (m->size < versioned)
         return attn_fail(
             &o->error, ATTN_KIND_MODULE_ABI,
@@ -90,13 +90,12 @@ static attn_status check_header(const char *path, outcome *o)
             "module %s was built for module interface %u.%u; this library speaks %d.%d, rebuild one of the "
             "two",
             path, m->abi_major, m->abi_minor, ATTN_MODULE_MAJOR, ATTN_MODULE_MINOR);
-    if (m->size < needed || !m->name || !m->impls)
-        return attn_fail(
-            &o->error, ATTN_KIND_MODULE_ABI,
-            "module %s (interface %u.%u) has a header of %u bytes%s; this library needs %zu with name and "
-            "impls",
-            path, m->abi_major, m->abi_minor, m->size, m->size < needed ? "" : " without name or impls",
-            needed);
+    if (m->size < needed || !m->name)
+        return attn_fail(&o->error, ATTN_KIND_MODULE_ABI,
+                         "module %s (interface %u.%u) has a header of %u bytes%s; this library needs at "
+                         "least %zu and a name",
+                         path, m->abi_major, m->abi_minor, m->size, m->size < needed ? "" : " and no name",
+                         needed);
     return ATTN_OK;
 }
 
@@ -109,17 +108,28 @@ static attn_status check_allowed(const char *path, const char *name, const char 
         name, allow);
 }
 
-static attn_status add_impls(attn_registry *r, const char *path, int module, outcome *o)
+static attn_status add_parts(attn_registry *r, const attn_module *m, int module, attn_error *why)
 {
-    size_t backends = r->extra_count;
-    for (const attn_impl *const *impl = o->module->impls; *impl; impl++) {
-        attn_error why = ATTN_ERROR_INIT;
-        if (!attn_registry_add(r, *impl, module, &why)) continue;
-        attn_registry_remove_module(r, module);
-        r->extra_count = backends;
-        return attn_fail(&o->error, why.kind, "module %s: %.400s", path, why.text);
-    }
+    static const attn_impl *const no_impls[] = {NULL};
+    static const attn_platform *const no_platforms[] = {NULL};
+    /* A header from before platforms ends where they begin. */
+    bool has_platforms = m->size >= offsetof(attn_module, platforms) + sizeof m->platforms && m->platforms;
+    for (const attn_impl *const *impl = m->impls ? m->impls : no_impls; *impl; impl++)
+        ATTN_TRY(attn_registry_add(r, *impl, module, why));
+    for (const attn_platform *const *p = has_platforms ? m->platforms : no_platforms; *p; p++)
+        ATTN_TRY(attn_registry_add_platform(r, *p, module, why));
     return ATTN_OK;
+}
+
+/* All or nothing: what was added before a failure is taken out again. */
+static attn_status add_all(attn_registry *r, const char *path, int module, outcome *o)
+{
+    attn_error why = ATTN_ERROR_INIT;
+    size_t backends = r->extra_count;
+    if (!add_parts(r, o->module, module, &why)) return ATTN_OK;
+    attn_registry_remove_module(r, module);
+    r->extra_count = backends;
+    return attn_fail(&o->error, why.kind, "module %s: %.400s", path, why.text);
 }
 
 static char *copy(const attn_registry *r, const char *text)
@@ -148,7 +158,7 @@ static attn_status try_module(attn_registry *r, const char *path, const char *al
     ATTN_TRY(open_file(path, o));
     ATTN_TRY(find_entry(path, o));
     ATTN_TRY(check_header(path, o));
-    ATTN_TRY(add_impls(r, path, index, o));
+    ATTN_TRY(add_all(r, path, index, o));
     return ATTN_OK;
 }
 

@@ -1,13 +1,15 @@
 /* registry.c: lists and loops over the rows. */
 #include "registry/registry.h"
 
+#include "core/text.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
 static const attn_backend rows[] = {
-#define X(name, log, family, platforms, mask, spans, heads, needs)                                           \
-    {#name, log, family, platforms, mask, spans, heads, needs, false},
+#define X(name, log, family, platforms, mask, spans, heads, needs, imports)                                  \
+    {#name, log, family, platforms, mask, spans, heads, needs, imports, false},
 #include "registry/backends.def"
 #undef X
 };
@@ -57,6 +59,7 @@ void attn_registry_clear(attn_registry *r)
     attn_drop(r->allocator, r->modules);
     attn_drop(r->allocator, r->extra);
     attn_drop(r->allocator, r->overrides);
+    attn_drop(r->allocator, r->platforms);
     attn_drop(r->allocator, r->searched);
 }
 
@@ -85,46 +88,14 @@ const char *attn_registry_names(const attn_registry *r, char *text, size_t bytes
     return text;
 }
 
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
-
-static int lower(char c)
-{
-    return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c;
-}
-
-/* Levenshtein distance without case; long names count as far. */
-static int distance(const char *a, const char *b)
-{
-    enum { LONG = 63 };
-    int row[LONG + 1];
-    size_t m = strlen(a), n = strlen(b);
-    if (m > LONG || n > LONG) return LONG;
-    for (size_t j = 0; j <= n; j++) row[j] = (int)j;
-    for (size_t i = 1; i <= m; i++) {
-        int diagonal = row[0];
-        row[0] = (int)i;
-        for (size_t j = 1; j <= n; j++) {
-            int here = diagonal + (lower(a[i - 1]) != lower(b[j - 1]));
-            diagonal = row[j];
-            row[j] = least(here, least(row[j], row[j - 1]) + 1);
-        }
-    }
-    return row[n];
-}
-
 const char *attn_registry_nearest(const attn_registry *r, const char *name)
 {
-    const attn_backend *b;
-    const char *best = NULL;
-    int nearest = 5; /* further than four edits is no likely slip */
-    for (size_t i = 0; (b = attn_registry_backend_at(r, i)); i++) {
-        int d = distance(name, b->name);
-        if (d < nearest) nearest = d, best = b->name;
-    }
-    return best;
+    enum { MOST = 64 };
+    const char *names[MOST];
+    size_t count = 0;
+    for (; count < MOST && attn_registry_backend_at(r, count); count++)
+        names[count] = attn_registry_backend_at(r, count)->name;
+    return attn_nearest(name, names, count);
 }
 
 const attn_impl_slot *attn_registry_impl(const attn_registry *r, const char *name)
@@ -141,35 +112,43 @@ bool attn_impl_serves(const attn_impl *impl, const char *backend)
     return false;
 }
 
-const attn_impl_slot *attn_registry_override(const attn_registry *r, const attn_backend *backend)
+static size_t backend_index(const attn_registry *r, const attn_backend *backend)
 {
-    for (size_t i = r->override_count; i-- > 0;)
-        if (r->overrides[i].backend == backend) return r->overrides[i].slot;
-    return NULL;
+    size_t i = 0;
+    while (attn_registry_backend_at(r, i) != backend) i++;
+    return i;
 }
 
-static attn_status add_override(attn_registry *r, const char *backend, const char *impl, attn_error *error)
+const attn_impl_slot *attn_registry_override(const attn_registry *r, const attn_backend *backend)
+{
+    return r->overrides ? atomic_load(&r->overrides[backend_index(r, backend)]) : NULL;
+}
+
+attn_status attn_registry_ready(attn_registry *r, attn_error *error)
+{
+    r->overrides = attn_take_zeroed(r->allocator, (ROWS + r->extra_count) * sizeof *r->overrides);
+    return r->overrides ? ATTN_OK : no_memory(error);
+}
+
+attn_status attn_registry_set_override(attn_registry *r, const char *backend, const char *impl,
+                                       attn_error *error)
 {
     const attn_backend *b = attn_registry_backend(r, backend);
-    const attn_impl_slot *slot = attn_registry_impl(r, impl);
+    const attn_impl_slot *slot = impl ? attn_registry_impl(r, impl) : NULL;
     if (!b)
         return attn_fail(error, ATTN_KIND_UNKNOWN_BACKEND,
-                         "override '%s=%s': no backend has the name '%s'; see `attn list`", backend, impl,
-                         backend);
-    if (!slot)
+                         "override of '%.60s': no backend has this name; see `attn list`", backend);
+    if (impl && !slot)
         return attn_fail(error, ATTN_KIND_UNKNOWN_NAME,
-                         "override '%s=%s': no implementation has the name '%s'; see `attn list`", backend,
-                         impl, impl);
-    if (!attn_impl_serves(&slot->impl, b->name))
+                         "override '%.60s=%.60s': no implementation has the name '%.60s'; see `attn list`",
+                         backend, impl, impl);
+    if (slot && !attn_impl_serves(&slot->impl, b->name))
         return attn_fail(error, ATTN_KIND_UNKNOWN_NAME,
-                         "override '%s=%s': %s serves %s, not %s; pick one that serves it", backend, impl,
-                         impl, slot->served, b->name);
-    attn_override *more = attn_take_zeroed(r->allocator, (r->override_count + 1) * sizeof *more);
-    if (!more) return no_memory(error);
-    if (r->overrides) memcpy(more, r->overrides, r->override_count * sizeof *more);
-    attn_drop(r->allocator, r->overrides);
-    r->overrides = more;
-    more[r->override_count++] = (attn_override){b, slot};
+                         "override '%.60s=%.60s': %.60s serves %.120s, not %.60s; pick one that "
+                         "serves it",
+                         backend, impl, impl, slot->served, b->name);
+    atomic_store(&r->overrides[backend_index(r, b)], slot);
+    atomic_fetch_add(&r->generation, 1);
     return ATTN_OK;
 }
 
@@ -183,7 +162,7 @@ attn_status attn_registry_set_overrides(attn_registry *r, const char *text, attn
                              (int)length, p);
         snprintf(backend, sizeof backend, "%.*s", (int)name, p);
         snprintf(impl, sizeof impl, "%.*s", (int)(length - name - 1), p + name + 1);
-        ATTN_TRY(add_override(r, backend, impl, error));
+        ATTN_TRY(attn_registry_set_override(r, backend, impl, error));
         p += length + (p[length] == ',');
     }
     return ATTN_OK;
@@ -245,7 +224,7 @@ static attn_status add_backends(attn_registry *r, const attn_impl *impl, attn_er
         if (r->extra) memcpy(more, r->extra, r->extra_count * sizeof *more);
         attn_drop(r->allocator, r->extra);
         r->extra = more;
-        more[r->extra_count++] = (attn_backend){*b, *b, "module", "all", 1, 1, "any", "its module", true};
+        more[r->extra_count++] = (attn_backend){*b, *b, "module", "all", 1, 1, "any", "its module", "", true};
     }
     return ATTN_OK;
 }
@@ -293,4 +272,24 @@ void attn_registry_remove_module(attn_registry *r, int module)
             r->impls[kept++] = r->impls[i];
     }
     r->impl_count = kept;
+    while (r->platform_count && r->platforms[r->platform_count - 1].module == module) r->platform_count--;
+}
+
+attn_status attn_registry_add_platform(attn_registry *r, const attn_platform *platform, int module,
+                                       attn_error *error)
+{
+    size_t needed = offsetof(attn_platform, reserved);
+    if (platform->size < needed || !platform->name)
+        return attn_fail(error, ATTN_KIND_MODULE_ABI,
+                         "a platform's struct has %u bytes%s; this library needs at least %zu and a name, "
+                         "build the module "
+                         "against its attn/module.h",
+                         platform->size, platform->size < needed ? "" : " and no name", needed);
+    attn_platform_slot *more = attn_take_zeroed(r->allocator, (r->platform_count + 1) * sizeof *more);
+    if (!more) return no_memory(error);
+    if (r->platforms) memcpy(more, r->platforms, r->platform_count * sizeof *more);
+    attn_drop(r->allocator, r->platforms);
+    r->platforms = more;
+    more[r->platform_count++] = (attn_platform_slot){platform, module};
+    return ATTN_OK;
 }

@@ -5,10 +5,12 @@
 #include "core/fail.h"
 #include "core/memory.h"
 
+#include <stdatomic.h>
+
 typedef struct attn_backend {
     const char *name, *log_name, *family, *platforms;
     int mask, spans;
-    const char *head_sizes, *needs;
+    const char *head_sizes, *needs, *imports;
     bool from_module;
 } attn_backend;
 
@@ -24,10 +26,11 @@ typedef struct attn_module_slot {
     char *path, *name, *version, *text;
 } attn_module_slot;
 
-typedef struct attn_override {
-    const attn_backend *backend;
-    const attn_impl_slot *slot;
-} attn_override;
+/* A platform that a module brought. */
+typedef struct attn_platform_slot {
+    const attn_platform *platform;
+    int module;
+} attn_platform_slot;
 
 typedef struct attn_registry {
     const attn_allocator *allocator;
@@ -37,8 +40,12 @@ typedef struct attn_registry {
     size_t impl_count;
     attn_module_slot *modules;
     size_t module_count;
-    attn_override *overrides;
-    size_t override_count;
+    attn_platform_slot *platforms;
+    size_t platform_count;
+    /* One slot a backend, NULL: no override. The only part that changes after opening, with its generation.
+     */
+    _Atomic(const attn_impl_slot *) *overrides;
+    _Atomic uint64_t generation;
     char *searched; /* where modules were looked for, for messages */
 } attn_registry;
 
@@ -56,12 +63,20 @@ const attn_impl_slot *attn_registry_impl(const attn_registry *registry, const ch
 bool attn_impl_serves(const attn_impl *impl, const char *backend);
 const attn_impl_slot *attn_registry_override(const attn_registry *registry, const attn_backend *backend);
 
+/* Makes room for overrides; call once, when all backends are known. */
+attn_status attn_registry_ready(attn_registry *registry, attn_error *error);
+/* impl NULL clears. Fails: unknown_backend, unknown_name. */
+attn_status attn_registry_set_override(attn_registry *registry, const char *backend, const char *impl,
+                                       attn_error *error);
 /* "BACKEND=implementation,...". */
 attn_status attn_registry_set_overrides(attn_registry *registry, const char *text, attn_error *error);
 
 /* Adds one implementation (and the backends it brings); the slot is placed by rank. Fails: module_abi (a
  * needed field is missing), module_clash, out_of_memory. */
 attn_status attn_registry_add(attn_registry *registry, const attn_impl *impl, int module, attn_error *error);
+/* Fails: module_abi, out_of_memory. */
+attn_status attn_registry_add_platform(attn_registry *registry, const attn_platform *platform, int module,
+                                       attn_error *error);
 void attn_registry_remove_module(attn_registry *registry, int module);
 
 /* loader.c: loads the modules of a colon-separated path of files and folders. Refusals become rows. Fails

@@ -1,0 +1,33 @@
+/* facts.h: what a platform is like on a machine, probed or read from a file. */
+#ifndef ATTN_CORE_FACTS_H
+#define ATTN_CORE_FACTS_H
+
+#include "core/fail.h"
+
+enum {
+#define X(key, name, from) ATTN_PACKAGE_##key,
+#include "core/packages.def"
+#undef X
+    ATTN_PACKAGES
+};
+
+struct attn_facts {
+    char platform[32]; /* "cpu", "cuda", ..., "none" */
+    bool live;         /* of this machine, from probes */
+    bool has_capability;
+    int32_t major, minor;
+    char device_name[128];
+    int32_t cudnn_version; /* 90500 = 9.5.0; 0: none */
+    bool has_xpu_architecture;
+    int64_t xpu_architecture;
+    uint64_t packages; /* bits 1 << ATTN_PACKAGE_* */
+};
+
+const char *attn_package_key(int package);
+const char *attn_package_name(int package);
+const char *attn_package_from(int package);
+int attn_package_find(const char *key); /* -1: unknown */
+/* "sm_90", or the platform's name where there is no capability. Returns text. */
+const char *attn_facts_arch(const attn_facts *facts, char *text, size_t bytes);
+
+#endif

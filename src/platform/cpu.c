@@ -1,9 +1,0 @@
-/* cpu.c: the platform that is always there. */
-#include <stdbool.h>
-
-bool attn_probe_cpu(void);
-
-bool attn_probe_cpu(void)
-{
-    return true;
-}

@@ -1,0 +1,203 @@
+/* fakes.c: stand-ins for the vendors' libraries, one shared object each (-DFAKE_CUDA, ...). What a library
+ * reports is told by the environment variable FAKE_<PLATFORM>: a number of devices, "init_error" or
+ * "count_error". */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+static inline const char *script(const char *variable)
+{
+    const char *text = getenv(variable);
+    return text ? text : "0";
+}
+
+static inline int init_code(const char *variable)
+{
+    return strcmp(script(variable), "init_error") ? 0 : 7;
+}
+
+static inline int count_code(const char *variable, uint32_t *count)
+{
+    *count = (uint32_t)atoi(script(variable));
+    return strcmp(script(variable), "count_error") ? 0 : 9;
+}
+
+#ifdef FAKE_CUDA
+typedef struct memory {
+    unsigned long long total, free, used;
+} memory;
+EXPORT int nvmlInit_v2(void);
+EXPORT int nvmlShutdown(void);
+EXPORT int nvmlDeviceGetCount_v2(unsigned *count);
+EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device);
+EXPORT int nvmlDeviceGetName(void *device, char *name, unsigned bytes);
+EXPORT int nvmlDeviceGetCudaComputeCapability(void *device, int *major, int *minor);
+EXPORT int nvmlDeviceGetMemoryInfo(void *device, memory *m);
+EXPORT int nvmlSystemGetDriverVersion(char *version, unsigned bytes);
+EXPORT const char *nvmlErrorString(int code);
+
+int nvmlInit_v2(void)
+{
+    return init_code("FAKE_CUDA");
+}
+int nvmlShutdown(void)
+{
+    return 0;
+}
+int nvmlDeviceGetCount_v2(unsigned *count)
+{
+    return count_code("FAKE_CUDA", count);
+}
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device)
+{
+    *device = (void *)(uintptr_t)(index + 1);
+    return index < (unsigned)atoi(script("FAKE_CUDA")) ? 0 : 2;
+}
+int nvmlDeviceGetName(void *device, char *name, unsigned bytes)
+{
+    (void)device;
+    snprintf(name, bytes, "Fake GPU");
+    return 0;
+}
+int nvmlDeviceGetCudaComputeCapability(void *device, int *major, int *minor)
+{
+    (void)device;
+    *major = 9;
+    *minor = 0;
+    return 0;
+}
+int nvmlDeviceGetMemoryInfo(void *device, memory *m)
+{
+    (void)device;
+    *m = (memory){1000, 400, 600};
+    return 0;
+}
+int nvmlSystemGetDriverVersion(char *version, unsigned bytes)
+{
+    snprintf(version, bytes, "1.2.3");
+    return 0;
+}
+const char *nvmlErrorString(int code)
+{
+    return code == 7 ? "a fake failure of init" : "a fake failure";
+}
+#endif
+
+#ifdef FAKE_ROCM
+EXPORT int amdsmi_init(uint64_t flags);
+EXPORT int amdsmi_shut_down(void);
+EXPORT int amdsmi_get_socket_handles(uint32_t *count, void **sockets);
+EXPORT int amdsmi_get_processor_handles(void *socket, uint32_t *count, void **processors);
+
+int amdsmi_init(uint64_t flags)
+{
+    return flags == 2 ? init_code("FAKE_ROCM") : 1;
+}
+int amdsmi_shut_down(void)
+{
+    return 0;
+}
+int amdsmi_get_socket_handles(uint32_t *count, void **sockets)
+{
+    *count = 1;
+    sockets[0] = sockets;
+    return 0;
+}
+int amdsmi_get_processor_handles(void *socket, uint32_t *count, void **processors)
+{
+    (void)socket, (void)processors;
+    return count_code("FAKE_ROCM", count);
+}
+#endif
+
+#ifdef FAKE_NPU
+EXPORT int aclInit(const char *config);
+EXPORT int aclFinalize(void);
+EXPORT int aclrtGetDeviceCount(uint32_t *count);
+EXPORT const char *aclrtGetSocName(void);
+
+int aclInit(const char *config)
+{
+    (void)config;
+    return init_code("FAKE_NPU");
+}
+int aclFinalize(void)
+{
+    return 0;
+}
+int aclrtGetDeviceCount(uint32_t *count)
+{
+    return count_code("FAKE_NPU", count);
+}
+const char *aclrtGetSocName(void)
+{
+    return "FakeAscend";
+}
+#endif
+
+#ifdef FAKE_XPU
+EXPORT int zeInit(uint32_t flags);
+EXPORT int zeDriverGet(uint32_t *count, void **drivers);
+EXPORT int zeDeviceGet(void *driver, uint32_t *count, void **devices);
+
+int zeInit(uint32_t flags)
+{
+    (void)flags;
+    return init_code("FAKE_XPU");
+}
+int zeDriverGet(uint32_t *count, void **drivers)
+{
+    *count = 1;
+    drivers[0] = drivers;
+    return 0;
+}
+int zeDeviceGet(void *driver, uint32_t *count, void **devices)
+{
+    (void)driver, (void)devices;
+    return count_code("FAKE_XPU", count);
+}
+#endif
+
+#ifdef FAKE_MUSA
+EXPORT int mtmlLibraryInit(void **session);
+EXPORT int mtmlLibraryShutDown(void *session);
+EXPORT int mtmlLibraryCountDevice(const void *session, uint32_t *count);
+
+int mtmlLibraryInit(void **session)
+{
+    *session = session;
+    return init_code("FAKE_MUSA");
+}
+int mtmlLibraryShutDown(void *session)
+{
+    (void)session;
+    return 0;
+}
+int mtmlLibraryCountDevice(const void *session, uint32_t *count)
+{
+    (void)session;
+    return count_code("FAKE_MUSA", count);
+}
+#endif
+
+#ifdef FAKE_COLLECTIVE
+EXPORT int fake_collective(void);
+
+int fake_collective(void)
+{
+    return 0;
+}
+#endif
+
+#ifdef FAKE_BROKEN
+/* A library without the symbols that are looked for. */
+EXPORT int fake_broken(void);
+
+int fake_broken(void)
+{
+    return 0;
+}
+#endif
