@@ -1,0 +1,229 @@
+/* flash.c: tiled attention with an online softmax: facts, plan and answers. */
+#include "backends/flash.h"
+
+#include <stdio.h>
+#include <string.h>
+
+_Static_assert((int)ATTN_ELEMENT_F32 == (int)ATTN_F32 && (int)ATTN_ELEMENT_F16 == (int)ATTN_F16 &&
+                   (int)ATTN_ELEMENT_BF16 == (int)ATTN_BF16,
+               "kernels and tensors number element types alike");
+
+/* Floats of a block of K and V together: half of a 1 MiB cache. */
+#define BLOCK_FLOATS 131072
+
+/* ---- cutting -------------------------------------------------------------------------------------- */
+
+static int64_t ceil_div(int64_t n, int64_t by)
+{
+    return (n + by - 1) / by;
+}
+
+/* Blocks of nearly equal size: the number of blocks first, then the size. */
+flash_tiles flash_cut(const flash_plan *plan, int64_t q_len, int64_t kv_len, int64_t group)
+{
+    flash_tiles t = {.rows = 1, .heads = 1};
+    if (q_len > 0) t.rows = ceil_div(q_len, ceil_div(q_len, plan->row_cap));
+    t.row_blocks = ceil_div(q_len, t.rows);
+    if (q_len > 0 && q_len <= plan->row_cap / 2) {
+        int64_t most = plan->row_cap / q_len;
+        t.heads = ceil_div(group, ceil_div(group, most));
+    }
+    t.head_blocks = ceil_div(group, t.heads);
+    t.keys = plan->kernels.panel;
+    if (kv_len > 0) t.keys = attn_round_up(ceil_div(kv_len, ceil_div(kv_len, plan->key_cap)), t.keys);
+    t.key_blocks = ceil_div(kv_len, t.keys);
+    return t;
+}
+
+static void cap_blocks(flash_plan *plan, const attn_problem *p)
+{
+    int64_t width = p->head_dim + p->value_head_dim, panel = plan->kernels.panel;
+    int64_t keys = width > 0 ? BLOCK_FLOATS / width / panel * panel : ATTN_KEYS_MAX;
+    plan->key_cap = keys > ATTN_KEYS_MAX ? ATTN_KEYS_MAX : keys < 2 * panel ? 2 * panel : keys;
+    plan->row_cap = width > 1024 ? FLASH_ROWS_MAX / 2 : FLASH_ROWS_MAX;
+}
+
+/* ---- memory --------------------------------------------------------------------------------------- */
+
+/* Adds count * size bytes to *total and returns the offset where they start, on a cache line. Sticks at
+ * SIZE_MAX. */
+static size_t place(size_t *total, int64_t count, size_t size)
+{
+    size_t at = *total, bytes;
+    if (at == SIZE_MAX || __builtin_mul_overflow((size_t)count, size, &bytes) ||
+        __builtin_add_overflow(at, bytes, total) || __builtin_add_overflow(*total, (size_t)63, total)) {
+        *total = SIZE_MAX;
+        return 0;
+    }
+    *total = *total / 64 * 64;
+    return at;
+}
+
+/* Which kinds of unit a problem can have: those with few rows, and the others. */
+static int has_few(const attn_problem *p)
+{
+    if (p->features & ATTN_FEATURE(PACKED) || p->kv_heads <= 0) return 1;
+    return p->q_len <= FLASH_ROWS_FEW && p->heads / p->kv_heads * p->q_len <= FLASH_ROWS_FEW;
+}
+
+static int has_many(const attn_problem *p)
+{
+    return !has_few(p) || p->features & ATTN_FEATURE(PACKED);
+}
+
+static void lay_out_slot(flash_plan *plan, const attn_problem *p)
+{
+    flash_layout *l = &plan->layout;
+    const attn_kernels *k = &plan->kernels;
+    size_t element = (size_t)k->packed_bytes, total = sizeof(flash_slot);
+    int64_t keys = has_many(p) ? attn_round_up(p->kv_len, k->panel) : 0;
+    int64_t blocks = ceil_div(p->kv_len, plan->key_cap), padded = attn_round_up(p->value_head_dim, k->lanes);
+    l->blocks = place(&total, has_many(p) ? blocks : 0, sizeof(flash_block));
+    l->keys = place(&total, keys, (size_t)p->head_dim * element);
+    l->values = place(&total, keys, (size_t)padded * element);
+    l->parts = place(&total, has_few(p) ? blocks * FLASH_ROWS_FEW : 0, (size_t)(padded + 2) * sizeof(float));
+    l->slot_bytes = total;
+}
+
+static void lay_out_scratch(flash_plan *plan, const attn_problem *p)
+{
+    flash_layout *l = &plan->layout;
+    const attn_kernels *k = &plan->kernels;
+    int64_t rows = plan->row_cap, d = p->head_dim, dv = p->value_head_dim;
+    int64_t part = has_few(p) ? plan->key_cap : 0, padded = attn_round_up(dv, k->lanes);
+    size_t total = 0;
+    l->queries = place(&total, 1, attn_packed_queries(k, (int32_t)rows, d));
+    l->scores = place(&total, rows * ATTN_SCORE_LD, sizeof(float));
+    l->out = place(&total, rows * padded, sizeof(float));
+    l->best = place(&total, rows * ATTN_LANES_MAX, sizeof(float));
+    l->top = place(&total, rows, sizeof(float));
+    l->sum = place(&total, rows, sizeof(float));
+    l->decay = place(&total, rows, sizeof(float));
+    l->ranges = place(&total, rows, sizeof(attn_interval));
+    l->rows = place(&total, rows, sizeof(void *));
+    l->bias = place(&total, ATTN_KEYS_MAX, sizeof(float));
+    l->keep = place(&total, 3 * ATTN_KEYS_MAX, sizeof(uint8_t));
+    l->turn = place(&total, ATTN_CHUNK_MAX * ((d > dv ? d : dv) + ATTN_LANES_MAX), sizeof(float));
+    l->part_keys = place(&total, part, (size_t)(d * k->packed_bytes));
+    l->part_values = place(&total, part, (size_t)(padded * k->packed_bytes));
+    l->scratch_bytes = total;
+}
+
+/* Units in flight: with few items each, every worker may be in another unit; one more is packed ahead. */
+static int64_t count_slots(const flash_plan *plan, const attn_host *host, const attn_problem *p)
+{
+    int64_t units, threads = host->threads > 0 ? host->threads : 1;
+    if (__builtin_mul_overflow(p->batch, p->kv_heads, &units)) units = INT64_MAX;
+    int64_t slots = threads == 1 ? 1 : threads + 1;
+    if (threads > 1 && !(p->features & ATTN_FEATURE(PACKED)) && p->kv_heads > 0) {
+        flash_tiles t = flash_cut(plan, p->q_len, p->kv_len, p->heads / p->kv_heads);
+        int64_t items = t.row_blocks * t.head_blocks;
+        if (items > 0 && ceil_div(threads, items) + 2 < slots) slots = ceil_div(threads, items) + 2;
+    }
+    if (slots > units) slots = units;
+    return slots < 1 ? 1 : slots;
+}
+
+/* ---- the implementation ----------------------------------------------------------------------------- */
+
+static void accept(const attn_host *host, const attn_problem *p, attn_reasons *reasons)
+{
+    char text[256];
+    if (!attn_isa_name(host->isa)) {
+        attn_isa_describe(host->isa, text, sizeof text);
+        attn_reason(reasons, ATTN_KIND_UNKNOWN_NAME, "the cap on kernel sets cannot be met: %s", text);
+    }
+    if (p->mask_form == ATTN_FORM_ADDITIVE && p->mask_dtype > ATTN_BF16)
+        attn_reason(
+            reasons, ATTN_KIND_DTYPE_UNSUPPORTED,
+            "the additive mask has an element type that cpu_flash cannot add; give it as f32, f16 or bf16");
+    if ((p->features & ATTN_FEATURE(PACKED)) && (p->features & ATTN_FEATURE(QUERY_RANGES)))
+        attn_reason(reasons, ATTN_KIND_FEATURE_UNSUPPORTED,
+                    "query ranges place the rows of one sequence; cpu_flash does not take them with packed "
+                    "sequences, pass the sequences one by one");
+}
+
+/* Fills a zeroed plan. *shared: bytes of all slots, SIZE_MAX when they cannot be addressed. */
+static attn_status make_plan(flash_plan *made, const attn_host *host, const attn_problem *p, size_t *shared,
+                             attn_error *error)
+{
+    char text[256];
+    if (!attn_isa_kernels(host->isa, &made->kernels)) {
+        attn_isa_describe(host->isa, text, sizeof text);
+        return attn_fail(error, ATTN_KIND_UNKNOWN_NAME, "the cap on kernel sets cannot be met: %s", text);
+    }
+    cap_blocks(made, p);
+    lay_out_slot(made, p);
+    lay_out_scratch(made, p);
+    made->slots = count_slots(made, host, p);
+    *shared = 0;
+    place(shared, made->slots, made->layout.slot_bytes);
+    if (made->layout.slot_bytes < SIZE_MAX && *shared < SIZE_MAX) return ATTN_OK;
+    return attn_fail(
+        error, ATTN_KIND_OUT_OF_MEMORY,
+        "%lld keys of head sizes %lld and %lld need more packed memory than can be addressed; split "
+        "the call",
+        (long long)p->kv_len, (long long)p->head_dim, (long long)p->value_head_dim);
+}
+
+static attn_status plan(const attn_host *host, const attn_problem *p, void **state, attn_workspace *workspace,
+                        attn_error *error)
+{
+    const int64_t most = INT64_MAX / 1048576;
+    *state = NULL;
+    if (p->kv_len > most || p->q_len > most)
+        return attn_fail(error, ATTN_KIND_OUT_OF_MEMORY,
+                         "%lld queries and %lld keys cannot be addressed; the most is %lld of each",
+                         (long long)p->q_len, (long long)p->kv_len, (long long)most);
+    flash_plan *made = host->alloc(host, sizeof *made, 64);
+    if (!made)
+        return attn_fail(error, ATTN_KIND_OUT_OF_MEMORY,
+                         "%zu bytes for a plan of cpu_flash could not be had; free memory and try again",
+                         sizeof *made);
+    memset(made, 0, sizeof *made);
+    attn_status status = make_plan(made, host, p, &workspace->shared_bytes, error);
+    workspace->thread_bytes = made->layout.scratch_bytes;
+    if (status == ATTN_OK)
+        *state = made;
+    else
+        host->release(host, made);
+    return status;
+}
+
+static attn_status run(const attn_host *host, const void *state, const attn_call *call, attn_error *error)
+{
+    return flash_execute(host, state, call, error);
+}
+
+static void drop(const attn_host *host, void *state)
+{
+    if (state) host->release(host, state);
+}
+
+static void describe(const attn_host *host, const void *state, char *text, size_t bytes)
+{
+    const flash_plan *made = state;
+    (void)host;
+    snprintf(text, bytes, "kernel set %s, tiles %dx%d", made->kernels.name, (int)made->row_cap,
+             (int)made->key_cap);
+}
+
+static const char *const backends[] = {"FLASH_ATTN", NULL};
+
+const attn_impl attn_flash_impl = {
+    .size = sizeof(attn_impl),
+    .name = "cpu_flash",
+    .summary = "tiled online softmax with the best kernel set of the CPU, memory linear in the sequence",
+    .platform = "cpu",
+    .backends = backends,
+#define ATTN_X(name, bit, text, sentence) | ATTN_FEATURE(name)
+    .features = (0 ATTN_FEATURE_LIST(ATTN_X)) & ~ATTN_FEATURE(SCORES),
+#undef ATTN_X
+    .dtypes = 1u << ATTN_F32 | 1u << ATTN_F16 | 1u << ATTN_BF16,
+    .head_dim_max = 1024,
+    .accept = accept,
+    .plan = plan,
+    .run = run,
+    .drop = drop,
+    .describe = describe,
+};

@@ -1,0 +1,142 @@
+/* flash.h: inner parts of the tiled implementation.
+ *
+ * The work is cut into units, one for each sample and key/value head. A unit packs K and V once, block of
+ * keys by block of keys, into one of a few slots of shared memory; then every block of its query rows, of all
+ * heads that share the K and V, runs over them with an online softmax. flash.c plans and answers,
+ * flash_walk.c hands out the items of work in an order that never deadlocks, flash_pack.c and flash_tile.c do
+ * them. */
+#ifndef ATTN_BACKENDS_FLASH_H
+#define ATTN_BACKENDS_FLASH_H
+
+#include <attn/module.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "backends/rows.h"
+#include "kernels/isa.h"
+
+extern const attn_impl attn_flash_impl;
+
+/* ---- plan --------------------------------------------------------------------------------------- */
+
+/* Query rows of a block at most, so that Q, S, P, O and a block of K and V stay in a cache of 1 MiB. */
+#define FLASH_ROWS_MAX 96
+
+/* A unit with no more rows than this does not repay packing for others to read: each block of keys is packed
+ * and used by one worker, and the results are merged. */
+#define FLASH_ROWS_FEW 16
+
+/* One block of packed keys. */
+typedef struct flash_block {
+    int32_t keys;   /* that may be visible; the others of the block are hidden for every row */
+    uint8_t masked; /* some of these keys are hidden by a mask that holds for all rows and heads */
+    uint8_t broken; /* V holds an infinity or a NaN: a weight of 0 does not hide it */
+    uint8_t reserved[2];
+} flash_block;
+
+/* Parts of a slot and of a worker's scratch, as byte offsets from its start. */
+typedef struct flash_layout {
+    size_t keys, values, blocks, parts, slot_bytes;
+    size_t queries, scores, out, best, top, sum, decay, ranges, rows, bias, keep, turn, part_keys,
+        part_values, scratch_bytes;
+} flash_layout;
+
+typedef struct flash_plan {
+    attn_kernels kernels;
+    flash_layout layout;
+    int64_t slots;   /* units whose packed K and V are kept at a time */
+    int64_t row_cap; /* query rows of a block at most */
+    int64_t key_cap; /* keys of a block at most */
+} flash_plan;
+
+/* How one sample is cut. A function of its lengths and the head sizes only, so that a result does not depend
+ * on threads, strides or the rest of the batch. */
+typedef struct flash_tiles {
+    int64_t rows, row_blocks;   /* query rows of a block, and how many blocks of a head */
+    int64_t heads, head_blocks; /* heads of a block: several when a head has few rows */
+    int64_t keys, key_blocks;
+} flash_tiles;
+
+flash_tiles flash_cut(const flash_plan *plan, int64_t q_len, int64_t kv_len, int64_t group);
+
+/* ---- run ---------------------------------------------------------------------------------------- */
+
+/* The shared head of a slot. A unit of sequence number n uses slot n % slots in its round n / slots. */
+typedef struct flash_slot {
+    _Atomic int64_t ready;            /* rounds whose packing is complete */
+    _Atomic int64_t freed;            /* rounds that nobody reads any more */
+    _Atomic int64_t packed, attended; /* items done in this round */
+    char pad[32];
+} flash_slot;
+
+/* A sample and key/value head with at least one query row. */
+typedef struct flash_unit {
+    int64_t number; /* -1 before the first */
+    int64_t index;  /* of sample and head: sample * kv_heads + head */
+    int64_t batch, kv_head;
+    attn_rows rows;
+    attn_interval seen; /* keys that any row may see */
+    flash_tiles tiles;
+    int few;                /* rows: blocks of keys are attended to one by one, and then merged */
+    int64_t packs, attends; /* items: pack (or attend to) a block of keys, attend (or merge) */
+    int64_t next;           /* item */
+} flash_unit;
+
+typedef struct flash_item {
+    int pack; /* else attend */
+    int64_t index;
+    flash_unit unit;
+} flash_item;
+
+typedef struct flash_run {
+    const flash_plan *plan;
+    const attn_call *call;
+    int64_t group; /* query heads of a key/value head */
+    int64_t ahead; /* units that are packed before the current one is finished */
+    pthread_mutex_t lock;
+    flash_unit pack, attend; /* behind the lock: where both walks stand */
+    int packed_all;
+    _Atomic int cancelled;
+} flash_run;
+
+/* The whole call: prepares the walk and runs it on the host's workers. */
+attn_status flash_execute(const attn_host *host, const flash_plan *plan, const attn_call *call,
+                          attn_error *error);
+
+void flash_pack(flash_run *run, const flash_item *item, char *slot, char *scratch);
+void flash_attend(flash_run *run, const flash_item *item, char *slot, char *scratch);
+/* The same two steps for a unit with few rows. */
+void flash_part(flash_run *run, const flash_item *item, char *slot, char *scratch);
+void flash_merge(flash_run *run, const flash_item *item, char *slot, char *scratch);
+
+/* Packs one block of keys of a unit, as far as any row can see it, and says what hides parts of it. */
+flash_block flash_pack_block(const flash_run *run, const flash_unit *unit, int64_t index, void *keys,
+                             void *values, float *turn);
+
+/* Whether a keep mask speaks of keys only, for all rows and heads: it then works like a key mask. */
+static inline int flash_mask_of_keys(const attn_problem *p)
+{
+    return p->mask_form == ATTN_FORM_KEEP && p->mask_stride[1] == 0 && p->mask_stride[2] == 0;
+}
+
+/* keep[j]: keys [first, first + n) of the sample by the masks that hold for all its rows and heads. */
+void flash_key_keep(const flash_run *run, const flash_unit *unit, int64_t first, int64_t n, uint8_t *keep);
+
+/* Bytes that n packed keys and values take. */
+static inline size_t flash_key_bytes(const flash_run *run, int64_t n)
+{
+    return (size_t)(n * run->call->problem->head_dim) * (size_t)run->plan->kernels.packed_bytes;
+}
+
+static inline size_t flash_value_bytes(const flash_run *run, int64_t n)
+{
+    int64_t padded = attn_round_up(run->call->problem->value_head_dim, run->plan->kernels.lanes);
+    return (size_t)(n * padded) * (size_t)run->plan->kernels.packed_bytes;
+}
+
+static inline size_t flash_element_bytes(attn_dtype dtype)
+{
+    return dtype == ATTN_F32 ? 4 : 2;
+}
+
+#endif

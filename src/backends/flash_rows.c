@@ -1,0 +1,194 @@
+/* flash_rows.c: one block of query rows from the queries to the output. */
+#include "backends/flash_rows.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Row intervals, and the interval that holds them all. */
+static void set_ranges(flash_rows *job)
+{
+    attn_interval all = {INT64_MAX, 0};
+    for (int32_t r = 0; r < job->rows; r++) {
+        attn_interval *keys = &job->ranges[r];
+        *keys = r < job->each ? attn_row_interval(job->call, &job->unit->rows, flash_row_of(job, r))
+                              : job->ranges[r - job->each];
+        if (keys->lo >= keys->hi) continue;
+        if (keys->lo < all.lo) all.lo = keys->lo;
+        if (keys->hi > all.hi) all.hi = keys->hi;
+    }
+    job->all = all;
+}
+
+static void load_queries(const flash_rows *job)
+{
+    const attn_problem *p = job->p;
+    for (int32_t r = 0; r < job->rows; r++)
+        job->query_rows[r] = flash_query_row(job, flash_row_of(job, r), flash_head_of(job, r));
+    job->kernels->pack_queries(job->queries, job->query_rows, job->rows, p->dtype, p->q_stride[3],
+                               p->head_dim, (float)(job->natural ? p->scale : p->scale * LOG2E), job->turn);
+}
+
+/* Divides by the sum, to which the sink adds its share: it moves the maximum like any other logit. A row
+ * whose sum is zero has seen no key. */
+static void store_row(const flash_rows *job, int32_t r)
+{
+    const attn_problem *p = job->p;
+    int64_t h = flash_head_of(job, r), dv = p->value_head_dim;
+    double top = job->top[r], sum = job->sum[r], unit = job->natural ? LOG2E : 1, share = 1;
+    float *out = job->out + r * flash_out_ld(job);
+    if (sum == 0) {
+        memset(out, 0, (size_t)dv * sizeof *out);
+    } else if (job->call->sinks) {
+        double sink = job->call->sinks[h] * (LOG2E / unit), most = sink > top ? sink : top;
+        share = exp2((top - most) * unit);
+        sum = sum * share + exp2((sink - most) * unit);
+        top = most;
+    }
+    job->kernels->narrow(flash_out_row(job, r), p->out_dtype, p->out_stride[3], out,
+                         sum == 0 ? 0 : (float)(share / sum), dv);
+    if (!job->call->lse) return;
+    int64_t i = job->unit->rows.q0 + flash_row_of(job, r);
+    job->call->lse[job->unit->batch * p->lse_stride[0] + h * p->lse_stride[1] + i * p->lse_stride[2]] =
+        sum == 0 ? -INFINITY : (float)((top + log2(sum) / unit) * (job->natural ? 1 : LN2));
+}
+
+/* ---- the item -------------------------------------------------------------------------------------- */
+
+static void set_memory(flash_rows *job, const flash_layout *l, char *scratch)
+{
+    job->queries = scratch + l->queries;
+    job->scores = (float *)(void *)(scratch + l->scores);
+    job->out = (float *)(void *)(scratch + l->out);
+    job->best = (float *)(void *)(scratch + l->best);
+    job->top = (float *)(void *)(scratch + l->top);
+    job->sum = (float *)(void *)(scratch + l->sum);
+    job->decay = (float *)(void *)(scratch + l->decay);
+    job->bias = (float *)(void *)(scratch + l->bias);
+    job->turn = (float *)(void *)(scratch + l->turn);
+    job->ranges = (attn_interval *)(void *)(scratch + l->ranges);
+    job->query_rows = (const void **)(void *)(scratch + l->rows);
+    job->key_keep = (uint8_t *)scratch + l->keep;
+    job->row_keep = job->key_keep + ATTN_KEYS_MAX;
+    job->seen = job->row_keep + ATTN_KEYS_MAX;
+}
+
+/* Block `index` of the unit's rows. */
+static flash_rows make_rows(flash_run *run, const flash_unit *unit, int64_t index, char *scratch)
+{
+    const attn_problem *p = run->call->problem;
+    const flash_tiles *tiles = &unit->tiles;
+    flash_rows job = {.run = run, .call = run->call, .p = p, .kernels = &run->plan->kernels, .unit = unit};
+    int64_t heads_before = index / tiles->row_blocks * tiles->heads;
+    int64_t heads = run->group - heads_before < tiles->heads ? run->group - heads_before : tiles->heads;
+    /* Causal rows see more keys the later they are: the longest blocks come first, the short ones fill the
+     * gaps. */
+    job.first = (tiles->row_blocks - 1 - index % tiles->row_blocks) * tiles->rows;
+    job.each = unit->rows.q_len - job.first < tiles->rows ? unit->rows.q_len - job.first : tiles->rows;
+    job.first_next = job.first - run->call->workers * tiles->rows;
+    job.head = unit->kv_head * run->group + heads_before;
+    job.rows = (int32_t)(heads * job.each);
+    job.masked_rows = p->mask_form != ATTN_FORM_NONE && !flash_mask_of_keys(p);
+    job.natural = p->mask_form == ATTN_FORM_ADDITIVE;
+    job.cap = (float)(job.natural ? p->softcap : p->softcap * LOG2E);
+    set_memory(&job, &run->plan->layout, scratch);
+    set_ranges(&job);
+    return job;
+}
+
+/* Nothing seen yet. */
+static void clear(const flash_rows *job)
+{
+    memset(job->out, 0, (size_t)(job->rows * flash_out_ld(job)) * sizeof *job->out);
+    memset(job->sum, 0, (size_t)job->rows * sizeof *job->sum);
+    for (int32_t r = 0; r < job->rows; r++) job->top[r] = -INFINITY;
+}
+
+/* The part of block `index` of the keys that these rows see. Returns 0 when there is none. */
+static int set_tile(const flash_rows *job, int64_t index, const flash_block *block, flash_tile *t)
+{
+    int64_t step = job->unit->tiles.keys, panel = job->kernels->panel, start = index * step;
+    int64_t end = start + block->keys < job->all.hi ? start + block->keys : job->all.hi;
+    t->block = block;
+    t->skip = job->all.lo > start ? (job->all.lo - start) / panel * panel : 0;
+    t->first = start + t->skip;
+    t->keys = end - t->first;
+    t->starts = start <= job->all.lo;
+    t->last = start + step >= job->all.hi;
+    return t->keys > 0;
+}
+
+void flash_attend(flash_run *run, const flash_item *item, char *slot, char *scratch)
+{
+    const flash_layout *l = &run->plan->layout;
+    const flash_block *blocks = (const flash_block *)(void *)(slot + l->blocks);
+    int64_t step = item->unit.tiles.keys;
+    flash_rows job = make_rows(run, &item->unit, item->index, scratch);
+    load_queries(&job);
+    clear(&job);
+    for (int64_t n = job.all.lo / step; n * step < job.all.hi; n++) {
+        flash_tile t = {.packed_keys = slot + l->keys + flash_key_bytes(run, n * step),
+                        .packed_values = slot + l->values + flash_value_bytes(run, n * step)};
+        if (!set_tile(&job, n, &blocks[n], &t)) continue;
+        if (attn_call_cancelled(run->call)) {
+            atomic_store(&run->cancelled, 1);
+            return;
+        }
+        flash_do_tile(&job, &t);
+    }
+    for (int32_t r = 0; r < job.rows; r++) store_row(&job, r);
+}
+
+/* ---- few rows --------------------------------------------------------------------------------------- */
+
+/* Results of one block of keys: maxima and sums of FLASH_ROWS_FEW rows, then the rows of output. */
+static float *part_of(const flash_rows *job, char *slot, int64_t index)
+{
+    size_t floats = (size_t)FLASH_ROWS_FEW * (size_t)(flash_out_ld(job) + 2);
+    return (float *)(void *)(slot + job->run->plan->layout.parts) + (size_t)index * floats;
+}
+
+void flash_part(flash_run *run, const flash_item *item, char *slot, char *scratch)
+{
+    const flash_layout *l = &run->plan->layout;
+    if (item->unit.tiles.key_blocks == 0) return;
+    flash_rows job = make_rows(run, &item->unit, 0, scratch);
+    char *keys = scratch + l->part_keys, *values = scratch + l->part_values;
+    flash_block block = flash_pack_block(run, &item->unit, item->index, keys, values, job.turn);
+    flash_tile t = {.packed_keys = keys, .packed_values = values};
+    clear(&job);
+    if (set_tile(&job, item->index, &block, &t)) {
+        load_queries(&job);
+        flash_do_tile(&job, &t);
+    }
+    float *part = part_of(&job, slot, item->index);
+    memcpy(part, job.top, (size_t)job.rows * sizeof *part);
+    memcpy(part + FLASH_ROWS_FEW, job.sum, (size_t)job.rows * sizeof *part);
+    memcpy(part + 2 * FLASH_ROWS_FEW, job.out, (size_t)(job.rows * flash_out_ld(&job)) * sizeof *part);
+}
+
+/* Adds one row of a part; parts that have seen nothing have the sum 0. */
+static void add_part(const flash_rows *job, const float *part, int32_t r, double unit)
+{
+    float top = part[r], sum = part[FLASH_ROWS_FEW + r], most = top > job->top[r] ? top : job->top[r];
+    int64_t ld = flash_out_ld(job);
+    const float *from = part + 2 * FLASH_ROWS_FEW + r * ld;
+    float *out = job->out + r * ld;
+    if (sum == 0) return;
+    float keep = job->sum[r] == 0 ? 0 : (float)exp2((job->top[r] - most) * unit);
+    float take = (float)exp2((top - most) * unit);
+    for (int64_t i = 0; i < job->p->value_head_dim; i++) out[i] = out[i] * keep + from[i] * take;
+    job->sum[r] = job->sum[r] * keep + sum * take;
+    job->top[r] = most;
+}
+
+/* Always in the order of the keys, so that the result does not depend on who finished first. */
+void flash_merge(flash_run *run, const flash_item *item, char *slot, char *scratch)
+{
+    flash_rows job = make_rows(run, &item->unit, 0, scratch);
+    clear(&job);
+    for (int64_t n = 0; n < item->unit.tiles.key_blocks; n++) {
+        const float *part = part_of(&job, slot, n);
+        for (int32_t r = 0; r < job.rows; r++) add_part(&job, part, r, job.natural ? LOG2E : 1);
+    }
+    for (int32_t r = 0; r < job.rows; r++) store_row(&job, r);
+}

@@ -1,0 +1,76 @@
+/* flash_rows.h: a block of query rows at work, between flash_rows.c and flash_tile.c. */
+#ifndef ATTN_BACKENDS_FLASH_ROWS_H
+#define ATTN_BACKENDS_FLASH_ROWS_H
+
+#include "backends/flash.h"
+
+#define LOG2E 1.44269504088896340736
+#define LN2   0.69314718055994530942
+
+/* What one item works on. Rows are numbered head by head: row r is query row `first + r % each` of head
+ * `head + r / each`. */
+typedef struct flash_rows {
+    flash_run *run;
+    const attn_call *call;
+    const attn_problem *p;
+    const attn_kernels *kernels;
+    const flash_unit *unit;
+    int32_t rows;
+    int64_t first, each, head;
+    int64_t first_next; /* first row of the block that this worker may do next; negative: unknown */
+    int masked_rows;    /* the mask differs from row to row or from head to head */
+    int natural; /* scores are natural: an additive mask near the end of the range would overflow in base 2,
+                    the unit of all other calls, which saves a multiplication */
+    float cap;
+    void *queries;
+    float *scores, *out, *best, *top, *sum, *decay, *bias, *turn;
+    attn_interval *ranges;
+    attn_interval all; /* holds the ranges of all rows */
+    const void **query_rows;
+    uint8_t *key_keep, *row_keep, *seen; /* ATTN_KEYS_MAX each: by keys alone, by row, after all edits */
+} flash_rows;
+
+/* Keys [first, first + keys) of the sample, out of one packed block. */
+typedef struct flash_tile {
+    const flash_block *block;
+    const char *packed_keys, *packed_values; /* of the block */
+    int64_t first, keys;
+    int64_t skip;     /* keys of the block before `first` */
+    int starts, last; /* among the tiles of these rows */
+} flash_tile;
+
+/* The tile's part in the softmax and the output of the rows. */
+void flash_do_tile(const flash_rows *job, const flash_tile *tile);
+
+static inline int64_t flash_head_of(const flash_rows *job, int32_t r)
+{
+    return job->head + r / job->each;
+}
+
+static inline int64_t flash_row_of(const flash_rows *job, int32_t r)
+{
+    return job->first + r % job->each;
+}
+
+static inline const char *flash_query_row(const flash_rows *job, int64_t i, int64_t h)
+{
+    const int64_t *stride = job->p->q_stride;
+    int64_t at = job->unit->batch * stride[0] + (job->unit->rows.q0 + i) * stride[1] + h * stride[2];
+    return (const char *)job->call->q + at * (int64_t)flash_element_bytes(job->p->dtype);
+}
+
+static inline char *flash_out_row(const flash_rows *job, int32_t r)
+{
+    const int64_t *stride = job->p->out_stride;
+    int64_t i = job->unit->rows.q0 + flash_row_of(job, r);
+    int64_t at = job->unit->batch * stride[0] + i * stride[1] + flash_head_of(job, r) * stride[2];
+    return (char *)job->call->out + at * (int64_t)flash_element_bytes(job->p->out_dtype);
+}
+
+/* Floats from one row of the output tile to the next. */
+static inline int64_t flash_out_ld(const flash_rows *job)
+{
+    return attn_round_up(job->p->value_head_dim, job->kernels->lanes);
+}
+
+#endif

@@ -1,0 +1,202 @@
+/* flash_tile.c: one block of query rows against one block of packed keys. */
+#include <math.h>
+#include <string.h>
+
+#include "backends/flash_rows.h"
+
+/* ---- masks that differ from row to row -------------------------------------------------------------- */
+
+static int64_t mask_bytes(const attn_problem *p)
+{
+    return p->mask_form == ATTN_FORM_KEEP ? 1 : (int64_t)flash_element_bytes(p->mask_dtype);
+}
+
+static const char *mask_row(const flash_rows *job, int32_t r, int64_t key)
+{
+    const int64_t *stride = job->p->mask_stride;
+    int64_t i = job->unit->rows.q0 + flash_row_of(job, r);
+    int64_t at = job->unit->batch * stride[0] + flash_head_of(job, r) * stride[1] + i * stride[2] +
+                 (job->unit->rows.k0 + key) * stride[3];
+    return (const char *)job->call->mask + at * mask_bytes(job->p);
+}
+
+enum { SEES_NOTHING = 0, SEES_SOME = 1, SEES_ALL = 2 };
+
+static int scan_keep(const uint8_t *keep, int64_t stride, int64_t n)
+{
+    if (stride == 1) {
+        if (!memchr(keep, 0, (size_t)n)) return SEES_ALL;
+        return keep[0] || memcmp(keep, keep + 1, (size_t)(n - 1)) ? SEES_SOME : SEES_NOTHING;
+    }
+    int64_t seen = 0;
+    for (int64_t j = 0; j < n; j++) seen += keep[j * stride] != 0;
+    return seen == n ? SEES_ALL : seen ? SEES_SOME : SEES_NOTHING;
+}
+
+/* Stops at the first key that is not excluded, as a rule the first one. */
+static int scan_bias(const void *bias, attn_dtype dtype, int64_t stride, int64_t n)
+{
+    const uint16_t *half = bias, none = dtype == ATTN_F16 ? 0xfc00 : 0xff80;
+    for (int64_t j = 0; j < n; j++) {
+        if (dtype == ATTN_F32 ? ((const float *)bias)[j * stride] != -INFINITY : half[j * stride] != none)
+            return SEES_SOME;
+    }
+    return SEES_NOTHING;
+}
+
+static int scan_row(const flash_rows *job, const flash_tile *t, int32_t r)
+{
+    const attn_problem *p = job->p;
+    int64_t lo = job->ranges[r].lo, hi = job->ranges[r].hi;
+    if (lo < t->first) lo = t->first;
+    if (hi > t->first + t->keys) hi = t->first + t->keys;
+    if (lo >= hi) return SEES_NOTHING;
+    const char *mask = mask_row(job, r, lo);
+    if (p->mask_form == ATTN_FORM_KEEP) return scan_keep((const uint8_t *)mask, p->mask_stride[3], hi - lo);
+    return scan_bias(mask, p->mask_dtype, p->mask_stride[3], hi - lo);
+}
+
+/* What the rows see of the tile through the mask: a tile that nobody sees is skipped, one that everybody sees
+ * in full needs no mask. */
+static int scan_mask(const flash_rows *job, const flash_tile *t)
+{
+    int nothing = 1, all = 1;
+    for (int32_t r = 0; r < job->rows && (nothing || all); r++) {
+        int sees = scan_row(job, t, r);
+        if (sees != SEES_NOTHING) nothing = 0;
+        if (sees != SEES_ALL) all = 0;
+    }
+    return nothing ? SEES_NOTHING : all ? SEES_ALL : SEES_SOME;
+}
+
+/* ---- editing the scores ------------------------------------------------------------------------------- */
+
+/* Rows that the mask is broadcast over share one converted copy. */
+static void set_mask(const flash_rows *job, const flash_tile *t, int32_t r, attn_edit *e, const void **last)
+{
+    const attn_problem *p = job->p;
+    int64_t stride = p->mask_stride[3];
+    const void *mask = mask_row(job, r, t->first);
+    int fresh = *last != mask;
+    *last = mask;
+    if (p->mask_form == ATTN_FORM_ADDITIVE) {
+        e->bias = job->bias;
+        if (p->mask_dtype == ATTN_F32 && stride == 1)
+            e->bias = mask;
+        else if (fresh)
+            job->kernels->widen(job->bias, mask, p->mask_dtype, stride, t->keys);
+        return;
+    }
+    const uint8_t *keep = mask;
+    e->keep = stride == 1 && !t->block->masked ? keep : job->row_keep;
+    if (e->keep == keep || !fresh) return;
+    for (int64_t j = 0; j < t->keys; j++)
+        job->row_keep[j] = keep[j * stride] && (!t->block->masked || job->key_keep[j]);
+}
+
+/* What has to be done to the scores of a tile. */
+typedef struct tile_edits {
+    int any, use_mask;
+    const void *last; /* mask row of the row before */
+} tile_edits;
+
+static void edit_rows(const flash_rows *job, const flash_tile *t, tile_edits *edits, int32_t r, int32_t rows)
+{
+    for (int32_t end = r + rows; r < end; r++) {
+        attn_edit e = {
+            .cap = job->cap, .lo = job->ranges[r].lo - t->first, .hi = job->ranges[r].hi - t->first};
+        e.lo = e.lo < 0 ? 0 : e.lo > t->keys ? t->keys : e.lo;
+        e.hi = e.hi < 0 ? 0 : e.hi > t->keys ? t->keys : e.hi;
+        if (t->block->masked) e.keep = job->key_keep;
+        if (edits->use_mask && e.lo < e.hi) set_mask(job, t, r, &e, &edits->last);
+        if (e.cap > 0 || e.keep || e.bias || e.lo > 0 || e.hi < t->keys)
+            job->kernels->edit(job->scores + r * ATTN_SCORE_LD, t->keys, &e, job->best + r * ATTN_LANES_MAX);
+    }
+}
+
+/* ---- softmax and values ------------------------------------------------------------------------------ */
+
+static void softmax(const flash_rows *job, const flash_tile *t, int32_t r, int32_t rows)
+{
+    job->kernels->softmax(job->scores + r * ATTN_SCORE_LD, rows, t->keys, job->natural ? (float)LOG2E : 1,
+                          job->best + r * ATTN_LANES_MAX, job->top + r, job->sum + r, job->decay + r);
+}
+
+static void values(const flash_rows *job, const flash_tile *t, int32_t r, int32_t rows, int64_t from,
+                   int64_t keys, const float *decay)
+{
+    job->kernels->values(job->out + r * flash_out_ld(job), job->scores + r * ATTN_SCORE_LD + from,
+                         t->packed_values, t->block->keys, t->skip + from, keys, rows, job->p->value_head_dim,
+                         decay);
+}
+
+/* While the multipliers are busy, the rows of the mask that come next are fetched, with the last tile the
+ * rows of the output, and with the first one the queries that this worker will most likely take next. */
+static void expect_rows(const flash_rows *job, const flash_tile *t, int use_mask, int32_t r, int32_t rows)
+{
+    const attn_problem *p = job->p;
+    int64_t element = (int64_t)flash_element_bytes(p->dtype),
+            out = (int64_t)flash_element_bytes(p->out_dtype);
+    for (int32_t n = r + rows; use_mask && p->mask_stride[2] && n < r + 2 * rows && n < job->rows; n++)
+        attn_prefetch(mask_row(job, n, t->first), p->mask_stride[3], t->keys, mask_bytes(p));
+    for (int32_t n = 0; n < rows && t->last; n++)
+        attn_prefetch_write(flash_out_row(job, r + n), p->out_stride[3], p->value_head_dim, out);
+    for (int32_t n = 0; n < rows && t->starts && job->first_next >= 0; n++)
+        attn_prefetch(flash_query_row(job, job->first_next + (r + n) % job->each, flash_head_of(job, r + n)),
+                      p->q_stride[3], p->head_dim, element);
+}
+
+/* Edits, softmax and P V go chunk by chunk, so that the scores stay in the nearest cache. */
+static void add_tile(const flash_rows *job, const flash_tile *t, tile_edits *edits)
+{
+    int32_t chunks = attn_chunks(job->rows, job->kernels->chunk);
+    for (int32_t c = 0; c < chunks; c++) {
+        int32_t r = attn_chunk_start(job->rows, chunks, c);
+        int32_t rows = attn_chunk_start(job->rows, chunks, c + 1) - r;
+        if (t->starts || t->last || edits->use_mask) expect_rows(job, t, edits->use_mask, r, rows);
+        if (edits->any) edit_rows(job, t, edits, r, rows);
+        softmax(job, t, r, rows);
+        values(job, t, r, rows, 0, t->keys, job->decay + r);
+    }
+}
+
+/* V has infinities or NaN, which a weight of zero would not hide: each row takes the runs of keys that it
+ * sees. */
+static void add_tile_by_runs(const flash_rows *job, const flash_tile *t, tile_edits *edits)
+{
+    const float one = 1;
+    for (int32_t r = 0; r < job->rows; r++) {
+        const float *row = job->scores + r * ATTN_SCORE_LD, *decay = job->decay + r;
+        edit_rows(job, t, edits, r, 1);
+        for (int64_t j = 0; j < t->keys; j++) job->seen[j] = row[j] != -INFINITY;
+        softmax(job, t, r, 1);
+        for (int64_t j = 0, end; j < t->keys; j = end + 1) {
+            for (end = j; end < t->keys && job->seen[end]; end++) {
+            }
+            if (end == j) continue;
+            values(job, t, r, 1, j, end - j, decay);
+            decay = &one;
+        }
+    }
+}
+
+void flash_do_tile(const flash_rows *job, const flash_tile *t)
+{
+    tile_edits edits = {.use_mask = job->masked_rows};
+    int hidden = t->block->masked;
+    for (int32_t r = 0; r < job->rows && !hidden; r++)
+        hidden = job->ranges[r].lo > t->first || job->ranges[r].hi < t->first + t->keys;
+    if (edits.use_mask) {
+        int sees = scan_mask(job, t);
+        if (sees == SEES_NOTHING) return;
+        if (sees == SEES_ALL) edits.use_mask = 0;
+    }
+    edits.any = hidden || edits.use_mask || job->cap > 0;
+    if (t->block->masked) flash_key_keep(job->run, job->unit, t->first, t->keys, job->key_keep);
+    job->kernels->scores(job->scores, job->queries, t->packed_keys + flash_key_bytes(job->run, t->skip),
+                         job->rows, t->keys, job->p->head_dim, job->best);
+    if (t->block->broken && (hidden || edits.use_mask))
+        add_tile_by_runs(job, t, &edits);
+    else
+        add_tile(job, t, &edits);
+}
