@@ -8,18 +8,18 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-static inline const char *script(const char *variable)
+__attribute__((unused)) static const char *script(const char *variable)
 {
     const char *text = getenv(variable);
     return text ? text : "0";
 }
 
-static inline int init_code(const char *variable)
+__attribute__((unused)) static int init_code(const char *variable)
 {
     return strcmp(script(variable), "init_error") ? 0 : 7;
 }
 
-static inline int count_code(const char *variable, uint32_t *count)
+__attribute__((unused)) static int count_code(const char *variable, uint32_t *count)
 {
     *count = (uint32_t)atoi(script(variable));
     return strcmp(script(variable), "count_error") ? 0 : 9;
