@@ -1,0 +1,4 @@
+/* returns_null.c: the entry point returns nothing. */
+#include "fixture.h"
+
+FIXTURE_ENTRY(NULL)

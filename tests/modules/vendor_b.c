@@ -1,0 +1,17 @@
+/* vendor_b.c: a platform whose probe claims every machine. */
+#include "fixture.h"
+
+#include <stdio.h>
+
+static int probe(char *why, size_t bytes)
+{
+    snprintf(why, bytes, "it is here as well");
+    return 1;
+}
+
+static const attn_platform platform = {
+    .size = sizeof(attn_platform), .device_type = kDLExtDev, .name = "vendor_b", .probe = probe};
+static const attn_platform *const platforms[] = {&platform, NULL};
+static const attn_module module = {FIXTURE_MODULE("vendor_b", NULL), .platforms = platforms};
+
+FIXTURE_ENTRY(&module)
