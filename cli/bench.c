@@ -1,0 +1,325 @@
+/* bench.c: attn bench, speed on real models' shapes beside this machine's measured ceiling. */
+#include "bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "catalog.h"
+#include "cli.h"
+#include "machine.h"
+#include "options_context.h"
+
+struct values {
+    struct context_values context;
+    struct option_texts models, backends;
+    const char *dtype;
+    double scale;
+    int64_t rounds;
+    int all, json, markdown;
+};
+
+/* Problems of one run, in order. */
+struct plan {
+    struct bench_result *items;
+    size_t count;
+};
+
+/* ---- what to measure ---------------------------------------------------------------------------- */
+
+static attn_status add_problem(struct plan *plan, const struct bench_shape *shape, struct problem problem,
+                               const struct values *values, attn_error *error)
+{
+    struct bench_result *items = realloc(plan->items, (plan->count + 1) * sizeof *items);
+    double scale = values->scale;
+    if (!items) return cli_fail(error, ATTN_KIND_OUT_OF_MEMORY, "no memory for the list of problems");
+    plan->items = items;
+    if (values->dtype) {
+        if (problem.out_dtype == problem.dtype) problem.out_dtype = attn_dtype_from_name(values->dtype);
+        problem.dtype = attn_dtype_from_name(values->dtype);
+    }
+    if (scale == 0) scale = shape ? bench_scale_for(&problem) : 1;
+    bench_scale(&problem, scale);
+    if (problem_validate(&problem, error)) return error->status;
+    items[plan->count++] = (struct bench_result){.shape = shape, .scale = scale, .problem = problem};
+    return ATTN_OK;
+}
+
+static attn_status add_text(struct plan *plan, const struct bench_shape *shape, const char *text,
+                            const struct values *values, attn_error *error)
+{
+    struct problem_list list;
+    attn_status status = problem_parse(text, &list, error);
+    if (status) return status;
+    for (size_t i = 0; !status && i < list.count; i++)
+        status = add_problem(plan, shape, list.items[i], values, error);
+    problem_list_free(&list);
+    return status;
+}
+
+static int wanted(const struct bench_shape *shape, const struct values *values)
+{
+    for (size_t i = 0; i < values->models.count; i++)
+        if (bench_shape_matches(shape, values->models.items[i])) return 1;
+    return values->models.count == 0 && (values->all || shape->usual);
+}
+
+static attn_status add_shapes(struct plan *plan, const struct values *values, attn_error *error)
+{
+    const struct bench_shape *shape;
+    attn_status status = ATTN_OK;
+    for (size_t i = 0; !status && (shape = bench_shape_at(i)); i++)
+        if (wanted(shape, values)) status = add_text(plan, shape, shape->problem, values, error);
+    if (!status && plan->count == 0 && values->models.count)
+        return cli_fail(error, ATTN_KIND_UNKNOWN_NAME,
+                        "--model is '%s', which no row of the shapes has; 'attn docs shapes' lists them",
+                        values->models.items[0]);
+    return status;
+}
+
+static attn_status make_plan(struct plan *plan, const struct values *values, char **words, int count,
+                             attn_error *error)
+{
+    attn_status status = ATTN_OK;
+    if (values->dtype && !attn_dtype_from_name(values->dtype))
+        return cli_fail(error, ATTN_KIND_UNKNOWN_NAME, "--dtype is '%s'; expected f32, f16, bf16 or f64",
+                        values->dtype);
+    for (int i = 0; !status && i < count; i++) status = add_text(plan, NULL, words[i], values, error);
+    if (!status && (count == 0 || values->models.count || values->all))
+        status = add_shapes(plan, values, error);
+    return status;
+}
+
+/* ---- who takes part ----------------------------------------------------------------------------- */
+
+/* Checked before minutes of measuring, with the nearest name. */
+static attn_status check_name(const attn_context *context, const char *name, attn_error *error)
+{
+    const char *names[2 * BENCH_BACKENDS_MAX] = {NULL};
+    attn_backend_info info = {.size = sizeof info};
+    for (size_t i = 0; attn_backend_at(context, i, &info); i++) {
+        if (strcmp(info.name, name) == 0) return ATTN_OK;
+        if (i + 1 < sizeof names / sizeof *names) names[i] = info.name;
+    }
+    const char *near = cli_nearest(name, names);
+    return cli_fail(error, ATTN_KIND_UNKNOWN_BACKEND,
+                    "--backends names '%s', which is no backend%s%s%s; 'attn list' prints them", name,
+                    near ? "; the nearest is '" : "", near ? near : "", near ? "'" : "");
+}
+
+static attn_status add_backend(struct bench_setup *setup, const struct values *values, const char *name,
+                               size_t length, attn_error *error)
+{
+    struct context_values one = values->context;
+    char *copy = strndup(name, length);
+    if (!copy || setup->backends == BENCH_BACKENDS_MAX) {
+        free(copy);
+        return cli_fail(error, ATTN_KIND_INVALID_VALUE, "more than %d backends", BENCH_BACKENDS_MAX);
+    }
+    one.backend = copy;
+    attn_status status = context_open(&one, NULL, &setup->contexts[setup->backends], error);
+    if (status) {
+        free(copy);
+        return status;
+    }
+    setup->names[setup->backends++] = copy;
+    return check_name(setup->contexts[setup->backends - 1], copy, error);
+}
+
+static int has_backend(const struct bench_setup *setup, const char *name, size_t length)
+{
+    for (size_t i = 0; i < setup->backends; i++)
+        if (strlen(setup->names[i]) == length && memcmp(setup->names[i], name, length) == 0) return 1;
+    return 0;
+}
+
+static attn_status add_backends(struct bench_setup *setup, const struct values *values, const char *list,
+                                attn_error *error)
+{
+    attn_status status = ATTN_OK;
+    for (const char *at = list; !status && *at;) {
+        at += strspn(at, ", ");
+        size_t n = strcspn(at, ", ");
+        if (n && !has_backend(setup, at, n)) status = add_backend(setup, values, at, n, error);
+        at += n;
+    }
+    return status;
+}
+
+/* Every backend that has code on the platform. */
+static attn_status add_all_backends(struct bench_setup *setup, const struct values *values, attn_error *error)
+{
+    attn_context *context;
+    attn_context_info info = {.size = sizeof info};
+    attn_impl_info impl = {.size = sizeof impl};
+    attn_status status = context_open(&values->context, NULL, &context, error);
+    if (status) return status;
+    attn_context_get_info(context, &info);
+    for (size_t i = 0; !status && attn_impl_at(context, i, &impl); i++)
+        if (strcmp(impl.platform, info.platform) == 0)
+            status = add_backends(setup, values, impl.backends, error);
+    attn_close(context);
+    if (!status && setup->backends == 0)
+        return cli_fail(error, ATTN_KIND_PACKAGE_MISSING, "platform '%s' has no implementation to measure",
+                        info.platform);
+    return status;
+}
+
+static attn_status open_setup(struct bench_setup *setup, const struct values *values, attn_error *error)
+{
+    attn_context_info info = {.size = sizeof info};
+    attn_status status = ATTN_OK;
+    for (size_t i = 0; !status && i < values->backends.count; i++)
+        status = add_backends(setup, values, values->backends.items[i], error);
+    if (!status && setup->backends == 0) status = add_all_backends(setup, values, error);
+    if (status) return status;
+    attn_context_get_info(setup->contexts[0], &info);
+    setup->threads = info.threads;
+    /* More threads than CPUs take turns; the machine's ceiling is that of its CPUs. */
+    int together = info.threads < machine_cpus() ? info.threads : machine_cpus();
+    setup->rounds = (int)values->rounds;
+    setup->cache_bytes = machine_cache_bytes();
+    setup->ceiling = calloc(1, sizeof *setup->ceiling);
+    if (!setup->ceiling || ceiling_open(setup->ceiling, together) ||
+        ceiling_settle(setup->ceiling, cli_interrupted) || ceiling_measure_read(setup->ceiling))
+        return cli_fail(error, ATTN_KIND_OUT_OF_MEMORY,
+                        "no memory or threads to measure the machine's ceiling");
+    return ATTN_OK;
+}
+
+static void close_setup(struct bench_setup *setup)
+{
+    for (size_t i = 0; i < setup->backends; i++) {
+        attn_close(setup->contexts[i]);
+        free((void *)(uintptr_t)setup->names[i]);
+    }
+    if (setup->ceiling) ceiling_close(setup->ceiling);
+    free(setup->ceiling);
+}
+
+/* ---- the run ------------------------------------------------------------------------------------ */
+
+static attn_status measure_all(struct bench_setup *setup, struct plan *plan, size_t *measured,
+                               attn_error *error)
+{
+    attn_status status = ATTN_OK;
+    report_progress_begin(&setup->progress, "bench", (int64_t)plan->count);
+    for (*measured = 0; !status && *measured < plan->count; (*measured)++) {
+        if (cli_interrupted()) status = cli_fail(error, ATTN_KIND_CANCELLED, "interrupted");
+        if (!status) status = bench_measure(setup, &plan->items[*measured], error);
+        if (status) break;
+        setup->done++;
+    }
+    report_progress_clear(&setup->progress);
+    return status;
+}
+
+/* 3 when some problem was refused by every backend. */
+static int refused(const struct plan *plan, size_t measured)
+{
+    for (size_t i = 0; i < measured; i++)
+        if (bench_best(&plan->items[i]) == 0) return CLI_REFUSED;
+    return CLI_OK;
+}
+
+static int run_plan(struct bench_setup *setup, struct plan *plan, const struct values *values,
+                    const char *line)
+{
+    attn_error error = ATTN_ERROR_INIT;
+    size_t measured = 0;
+    int code = CLI_OK, printed = CLI_OK;
+    if (ceiling_valid(setup->ceiling) && measure_all(setup, plan, &measured, &error))
+        code = report_failure(&error);
+    /* What was measured before a failure or an interrupt is still worth having. */
+    if (values->json)
+        printed = bench_print_json(setup, plan->items, measured, code == CLI_OK ? NULL : &error);
+    else if (measured || code == CLI_OK)
+        bench_print(setup, plan->items, measured, values->markdown ? REPORT_MARKDOWN : REPORT_TABLE, line);
+    if (!ceiling_valid(setup->ceiling)) {
+        bench_print_void(setup->ceiling);
+        return CLI_FAILED_CHECK;
+    }
+    if (code == CLI_OK) code = refused(plan, measured);
+    return code == CLI_OK ? printed : code;
+}
+
+/* "attn bench ARG..." for the head of a recorded result. getopt moves words about, so this comes first. */
+static char *join_words(int argc, char **argv)
+{
+    size_t bytes = sizeof "attn";
+    for (int i = 0; i < argc; i++) bytes += strlen(argv[i]) + 1;
+    char *line = malloc(bytes);
+    if (!line) return NULL;
+    strcpy(line, "attn");
+    for (int i = 0; i < argc; i++) strcat(strcat(line, " "), argv[i]);
+    return line;
+}
+
+static int bench_run(int argc, char **argv)
+{
+    struct values values = {.rounds = 7};
+    struct bench_setup setup = {0};
+    struct plan plan = {0};
+    attn_error error = ATTN_ERROR_INIT;
+    char *line = join_words(argc, argv);
+    int first = argc;
+    int code = options_parse(&command_bench, argc, argv, &values, &first);
+    if (code == OPTIONS_GO_ON) {
+        if (make_plan(&plan, &values, argv + first, argc - first, &error) ||
+            open_setup(&setup, &values, &error))
+            code = report_failure_json(&error, values.json);
+        else
+            code = run_plan(&setup, &plan, &values, line ? line : "attn bench");
+    }
+    close_setup(&setup);
+    for (size_t i = 0; i < plan.count; i++) bench_result_free(&plan.items[i]);
+    free(plan.items);
+    free(line);
+    return code;
+}
+
+static const struct option_row rows[] = {
+    OPTION_ROW_TEXTS(struct values, models, "model", "m", "NAME",
+                     "rows of models whose name holds NAME; may be repeated"),
+    OPTION_ROW_FLAG(struct values, all, "all", "a", "every row of the shapes, not only the usual ones"),
+    OPTION_ROW_TEXTS(struct values, backends, "backends", NULL, "NAME,...",
+                     "backends to compare (default: all that have code here)"),
+    OPTION_ROW_REAL(struct values, scale, "scale", "s", "X",
+                    "divides sequence lengths above 512 by X (default: models by what leaves about\n"
+                    "8 GFLOP, problems of the command line by 1)",
+                    1, 1e6),
+    OPTION_ROW_TEXT(struct values, dtype, "dtype", NULL, "NAME", "element type instead of the problems' own"),
+    OPTION_ROW_INT(struct values, rounds, "rounds", "r", "N", "rounds to take the median of (default: 7)", 1,
+                   BENCH_ROUNDS_MAX),
+    OPTION_ROW_FLAG(struct values, json, "json", NULL, "one JSON object"),
+    OPTION_ROW_FLAG(struct values, markdown, "markdown", NULL, "Markdown, with the command line at its head"),
+    OPTION_ROW_INT(struct values, context.threads, "threads", "t", "N",
+                   "threads (default: what affinity and the cgroup quota allow)", 1, 4096),
+    OPTION_ROW_TEXT(struct values, context.isa, "isa", NULL, "NAME",
+                    "caps the CPU kernel set: scalar, avx2, avx512"),
+    OPTION_ROW_TEXTS(struct values, context.overrides, "override", NULL, "BACKEND=IMPL",
+                     "the implementation behind a backend; may be repeated"),
+    OPTION_ROW_TEXT(struct values, context.module_path, "module-path", NULL, "PATHS",
+                    "colon-separated module files and folders; \"\": none"),
+    OPTION_ROW_FLAG(struct values, context.verbose, "verbose", "v", "prints the library's log on stderr"),
+    OPTION_ROW_END,
+};
+
+const struct cli_command command_bench = {
+    .usage = "[OPTION]... [PROBLEM]...",
+    .text =
+        "Measures backends on problem strings or on the attention shapes of real models, and beside them, in "
+        "the\n"
+        "same rounds, what this machine can do at most: multiply-add rate, clock and memory bandwidth. One\n"
+        "thread is timed by its CPU clock, more by wall time. FLOP = " BENCH_FLOP_TEXT ".\n"
+        "When the loop that measures the ceiling is itself too slow for a core, the run is void: exit status "
+        "1.",
+    .examples = "  attn bench\n"
+                "  attn bench --threads 1 b1h12s1024d128:f32\n"
+                "  attn bench --model wan --scale 8\n"
+                "  attn bench --all --markdown > result.md\n"
+                "  attn bench --backends FLASH_ATTN b1h24s512-4096*2d64,128:bf16 --json\n",
+    .options = rows,
+    .operands_max = 1024,
+    .run = bench_run,
+};

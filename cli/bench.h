@@ -1,0 +1,76 @@
+/* bench.h: what attn bench measures and reports. */
+#ifndef ATTN_CLI_BENCH_H
+#define ATTN_CLI_BENCH_H
+
+#include <attn/attn.h>
+
+#include "bench_shapes.h"
+#include "ceiling.h"
+#include "problem.h"
+#include "report.h"
+
+#define BENCH_ROUNDS_MAX   101
+#define BENCH_BACKENDS_MAX 32
+
+/* One backend on one problem. */
+struct bench_candidate {
+    const char *backend;
+    char implementation[64];
+    char plan[160];   /* kernel set and tiles */
+    attn_error error; /* kind none: it ran */
+    attn_layer *layer;
+    int64_t repeats;   /* calls in one sample */
+    int rounds_wanted; /* far slower candidates take part in the first rounds only */
+    int rounds;        /* samples kept */
+    double wall[BENCH_ROUNDS_MAX], cpu[BENCH_ROUNDS_MAX]; /* seconds a call */
+    double wall_median, cpu_median;
+    double seconds; /* the median that counts: thread CPU time for one thread, else wall time */
+};
+
+/* One problem. */
+struct bench_result {
+    const struct bench_shape *shape; /* NULL: the user's own */
+    double scale;
+    struct problem problem;
+    double flop, bytes;
+    double flop_rate, read_rate; /* ceilings in this problem's rounds, a second; 0: not known, not counted */
+    double bound;                /* seconds that the ceilings allow; 0: not known */
+    int bound_by_memory;
+    int disturbed;      /* rounds in which other processes used the cores */
+    int disturbed_kept; /* of those, rounds that had to be kept */
+    size_t count;
+    struct bench_candidate *candidates;
+};
+
+/* What holds for the whole run. */
+struct bench_setup {
+    size_t backends;
+    const char *names[BENCH_BACKENDS_MAX];
+    attn_context *contexts[BENCH_BACKENDS_MAX];
+    int threads;
+    int rounds;
+    size_t cache_bytes;
+    ceiling *ceiling;
+    struct report_progress progress;
+    int64_t done; /* problems */
+};
+
+/* Measures every backend on result->problem, round by round, the machine's ceilings among them. A backend
+ * that refuses keeps its error; ATTN_OK then too. Fails: out_of_memory, cancelled, and what is wrong with the
+ * request. */
+attn_status bench_measure(struct bench_setup *setup, struct bench_result *result, attn_error *error);
+void bench_result_free(struct bench_result *result);
+
+/* Smallest of the candidates' times; 0 when none ran. */
+double bench_best(const struct bench_result *result);
+
+/* The whole run for people, or as Markdown with the command line that made it. */
+void bench_print(const struct bench_setup *setup, const struct bench_result *results, size_t count,
+                 enum report_format format, const char *command_line);
+/* error: why the run ended early; NULL: it did not. */
+int bench_print_json(const struct bench_setup *setup, const struct bench_result *results, size_t count,
+                     const attn_error *error);
+/* Says on stderr which loop missed its limit. */
+void bench_print_void(const ceiling *c);
+
+#endif

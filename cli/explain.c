@@ -1,0 +1,207 @@
+/* explain.c: attn explain, which backend a role gets and every reason against the others. */
+#include <attn/attn.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "catalog.h"
+#include "cli.h"
+#include "explain_contract.h"
+#include "explain_report.h"
+#include "options_context.h"
+#include "problem.h"
+#include "report.h"
+
+struct values {
+    struct context_values context;
+    struct option_texts roles, needs;
+    int64_t heads, kv_heads, head_size, value_head_size;
+    const char *dtype, *problem, *pipeline;
+    int causal, json, show_config;
+};
+
+/* ---- the site that the options describe --------------------------------------------------------- */
+
+static attn_status site_from_problem(const char *text, attn_layer_options *site, attn_error *error)
+{
+    struct problem_list list;
+    attn_status status = problem_parse(text, &list, error);
+    if (status) return status;
+    if (list.count == 1) {
+        problem_layer(&list.items[0], site);
+    } else {
+        status = cli_fail(error, ATTN_KIND_INVALID_VALUE,
+                          "--problem '%s' stands for %zu problems; explain takes one, so give single numbers",
+                          text, list.count);
+    }
+    problem_list_free(&list);
+    return status;
+}
+
+/* Adds the features of a comma-separated list. */
+static attn_status add_needs(const char *list, uint64_t *needs, attn_error *error)
+{
+    char word[64];
+    for (const char *at = list; *at;) {
+        size_t n = strcspn(at, ",");
+        snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), at);
+        int bit = catalog_feature(word);
+        if (bit < 0)
+            return cli_fail(error, ATTN_KIND_UNKNOWN_NAME,
+                            "--needs names '%s', which is no feature; 'attn docs features' lists them", word);
+        *needs |= (uint64_t)1 << bit;
+        at += n + (at[n] == ',');
+    }
+    return ATTN_OK;
+}
+
+static attn_status fill_site(const struct values *values, attn_layer_options *site, attn_error *error)
+{
+    attn_status status = ATTN_OK;
+    if (values->problem) {
+        status = site_from_problem(values->problem, site, error);
+        site->size = sizeof *site;
+    }
+    if (!status) status = context_site(&values->context, site, error);
+    if (values->heads || !site->heads) site->heads = values->heads ? values->heads : 1;
+    if (values->head_size || !site->head_dim) site->head_dim = values->head_size ? values->head_size : 128;
+    if (values->kv_heads) site->kv_heads = values->kv_heads;
+    if (values->value_head_size) site->value_head_dim = values->value_head_size;
+    if (values->causal) site->causal = 1;
+    site->pipeline = values->pipeline;
+    if (values->dtype && !(site->dtype = attn_dtype_from_name(values->dtype)))
+        status = cli_fail(error, ATTN_KIND_UNKNOWN_NAME,
+                          "--dtype is '%s', which is no element type; 'attn docs dtypes' lists them",
+                          values->dtype);
+    for (size_t i = 0; !status && i < values->needs.count; i++)
+        status = add_needs(values->needs.items[i], &site->needs, error);
+    return status;
+}
+
+/* ---- walking ------------------------------------------------------------------------------------ */
+
+/* Explains one role and returns its exit code. */
+static int explain_role(attn_context *context, const attn_layer_options *site, json_t *roles)
+{
+    attn_error error = ATTN_ERROR_INIT;
+    json_t *role = explain_begin(site);
+    attn_explain(context, site, NULL, explain_collect, role, &error);
+    explain_mark_contract(role, context, site);
+    report_json_error(role, error.kind ? &error : NULL);
+    json_array_append_new(roles, role);
+    return attn_kind_exit(error.kind);
+}
+
+static int explain_all(attn_context *context, const struct values *values, attn_layer_options *site)
+{
+    static const char *const usual[] = {"self", "cross"};
+    const char *const *names = values->roles.count ? values->roles.items : usual;
+    size_t count = values->roles.count ? values->roles.count : 2;
+    json_t *roles = json_array();
+    int code = CLI_OK;
+    for (size_t i = 0; i < count; i++) {
+        site->role = names[i];
+        int one = explain_role(context, site, roles);
+        if (code == CLI_OK) code = one;
+    }
+    if (values->json) {
+        json_t *all = json_pack("{s:o}", "roles", roles);
+        report_json_error(all, NULL);
+        int printed = report_json(all);
+        return printed != CLI_OK ? printed : code;
+    }
+    explain_print(roles, site);
+    json_decref(roles);
+    return code;
+}
+
+/* The canonical form of the configuration that is in force. */
+static int show_config(const struct context_values *values, int json)
+{
+    attn_config *config;
+    attn_error error = ATTN_ERROR_INIT;
+    size_t bytes = 0;
+    char *text = NULL;
+    attn_status status = context_config(values, &config, &error);
+    if (!status) status = attn_config_text(config, NULL, 0, &bytes, &error);
+    if (!status && !(text = malloc(bytes)))
+        status = cli_fail(&error, ATTN_KIND_OUT_OF_MEMORY, "no memory for the configuration's text");
+    if (!status) status = attn_config_text(config, text, bytes, NULL, &error);
+    if (!status) printf("%s\n", text);
+    free(text);
+    attn_config_free(config);
+    return status ? report_failure_json(&error, json) : CLI_OK;
+}
+
+static int explain_run(int argc, char **argv)
+{
+    struct values values = {0};
+    attn_layer_options site = {.size = sizeof site};
+    attn_context *context;
+    attn_error error = ATTN_ERROR_INIT;
+    int code = options_parse(&command_explain, argc, argv, &values, NULL);
+    if (code != OPTIONS_GO_ON) return code;
+    if (values.show_config) return show_config(&values.context, values.json);
+    if (fill_site(&values, &site, &error) || context_open(&values.context, NULL, &context, &error))
+        return report_failure_json(&error, values.json);
+    code = explain_all(context, &values, &site);
+    attn_close(context);
+    return code;
+}
+
+/* This command takes --role several times, so the shared row of that name stays out: a probe expands to 1 for
+ * the field `role` and to 0 for every other. */
+#define SECOND(a, b, ...) b
+#define PROBED(...)       SECOND(__VA_ARGS__, 0, 0)
+#define PROBE_role        0, 1
+#define JOIN_(a, b)       a##b
+#define JOIN(a, b)        JOIN_(a, b)
+#define ROW_1(field, ...)
+#define ROW_0(field, kind, ...) CONTEXT_ROW(struct values, kind, field, __VA_ARGS__)
+
+static const struct option_row rows[] = {
+    OPTION_ROW_TEXTS(struct values, roles, "role", NULL, "NAME",
+                     "role of the attention site; may be repeated (default: self and cross)"),
+    OPTION_ROW_INT(struct values, heads, "heads", NULL, "N", "query heads (default: 1)", 1, 1 << 20),
+    OPTION_ROW_INT(struct values, kv_heads, "kv-heads", NULL, "N", "key and value heads (default: as heads)",
+                   1, 1 << 20),
+    OPTION_ROW_INT(struct values, head_size, "head-size", NULL, "N", "head size of q and k (default: 128)", 1,
+                   1024),
+    OPTION_ROW_INT(struct values, value_head_size, "value-head-size", NULL, "N",
+                   "head size of v (default: as --head-size)", 1, 1024),
+    OPTION_ROW_TEXT(struct values, dtype, "dtype", NULL, "NAME", "element type (default: not known yet)"),
+    OPTION_ROW_FLAG(struct values, causal, "causal", NULL, "causal attention"),
+    OPTION_ROW_TEXT(struct values, problem, "problem", "p", "STRING",
+                    "heads, head sizes, dtype and features of a problem string"),
+    OPTION_ROW_TEXTS(struct values, needs, "needs", NULL, "FEATURE,...", "features that calls will ask for"),
+    OPTION_ROW_TEXT(struct values, pipeline, "pipeline", NULL, "CLASS",
+                    "the model's pipeline class; some permit TRTLLM_ATTN as an automatic choice"),
+    OPTION_ROW_FLAG(struct values, show_config, "show-config", NULL,
+                    "prints the configuration that is in force, in its canonical form, and stops"),
+    OPTION_ROW_FLAG(struct values, json, "json", NULL, "one JSON object"),
+    OPTION_ROW_HEADING("Choosing a backend"),
+#define X(kind, field, ...) JOIN(ROW_, PROBED(PROBE_##field))(field, kind, __VA_ARGS__)
+#include "options_context.def"
+#undef X
+    OPTION_ROW_END,
+};
+
+const struct cli_command command_explain = {
+    .usage = "[OPTION]...",
+    .text =
+        "Resolves roles under a configuration and tells the whole walk: what was asked and by whom, which\n"
+        "backend and implementation were chosen, and every reason against each other candidate. It runs\n"
+        "the code that a program runs when it opens a layer. A refused role gives exit status 3.",
+    .examples = "  attn explain\n"
+                "  attn explain --role self --head-size 72 --dtype bf16\n"
+                "  attn explain -b TORCH_SDPA --needs lse,mask_keep\n"
+                "  attn explain -dac '{\"default\": \"FLASH_ATTN\", \"per_role\": {\"cross\": "
+                "\"TORCH_SDPA\"}}' --json\n"
+                "  attn explain --problem b8h32kvh8s1x4096d128:bf16:causal\n"
+                "  attn explain --facts preset:b200 --pipeline WanPipeline\n"
+                "  attn explain --diffusion-attention-config.per_role.cross SAGE_ATTN_3 --facts preset:b200\n"
+                "  attn explain -b TRTLLM_ATTN --show-config\n",
+    .options = rows,
+    .run = explain_run,
+};

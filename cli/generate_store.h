@@ -1,0 +1,60 @@
+/* generate_store.h: the tensors behind a generated problem; shared by generate*.c only. */
+#ifndef ATTN_CLI_GENERATE_STORE_H
+#define ATTN_CLI_GENERATE_STORE_H
+
+#include "generate.h"
+
+enum slot_id {
+    SLOT_Q,
+    SLOT_K,
+    SLOT_V,
+    SLOT_OUT,
+    SLOT_LSE,
+    SLOT_MASK,
+    SLOT_KEY_MASK,
+    SLOT_LENGTHS,
+    SLOT_CU_Q,
+    SLOT_CU_K,
+    SLOT_SINKS,
+    SLOT_JOINT_Q,
+    SLOT_JOINT_K,
+    SLOT_JOINT_V,
+    SLOT_JOINT_OUT,
+    SLOT_JOINT_KEY_MASK,
+    SLOT_COUNT
+};
+
+/* Shapes are kept with four axes, missing ones in front with size 1 and skipped by dl. */
+struct slot {
+    DLTensor dl; /* data NULL: absent */
+    int64_t shape[4], strides[4];
+    attn_dtype dtype;
+    int64_t extent; /* elements from the first to one past the last, tail padding included */
+    char *base;     /* of the allocation; NULL: within another slot's */
+    size_t bytes;   /* of the allocation */
+    int mapped;     /* by mmap, not malloc */
+};
+
+struct generate_store {
+    struct slot slots[SLOT_COUNT];
+    attn_span *spans;
+    attn_query_range *ranges;
+};
+
+#define GUARD_BYTES 64
+#define GUARD_VALUE 0xA5
+
+/* Fills what the tensors of a problem hold: values, masks, lengths, spans. */
+void generate_values(const struct problem *problem, struct generate_store *store);
+/* 1 when no query can see key j of sample b, as far as masks, lengths, windows and causal order of a problem
+ * without packing say. */
+int generate_hidden(const struct problem *problem, const struct generate_store *store, int64_t b, int64_t j);
+
+static inline char *slot_at(const struct slot *slot, int64_t a, int64_t b, int64_t c, int64_t d)
+{
+    int64_t offset =
+        a * slot->strides[0] + b * slot->strides[1] + c * slot->strides[2] + d * slot->strides[3];
+    return (char *)slot->dl.data + offset * (int64_t)(slot->dl.dtype.bits / 8);
+}
+
+#endif

@@ -1,0 +1,184 @@
+/* info.c: attn info, what the library found on this machine. */
+#include <attn/attn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "docs.h"
+#include "machine.h"
+#include "options_context.h"
+#include "report.h"
+
+struct values {
+    struct context_values context;
+    int json;
+};
+
+static json_t *modules_json(const attn_context *context)
+{
+    json_t *list = json_array();
+    attn_module_info m = {.size = sizeof m};
+    for (size_t i = 0; attn_module_at(context, i, &m); i++)
+        json_array_append_new(list,
+                              json_pack("{s:s*, s:s*, s:s*, s:b, s:s*, s:s*}", "path", m.path, "name", m.name,
+                                        "version", m.version, "accepted", m.kind == ATTN_KIND_NONE, "kind",
+                                        m.kind ? attn_kind_name(m.kind) : NULL, "text", m.text));
+    return list;
+}
+
+/* JSON is UTF-8; a variable need not be. */
+static json_t *value_json(const char *value)
+{
+    json_t *text = value ? json_string(value) : json_null();
+    return text ? text : json_string("(not UTF-8)");
+}
+
+static json_t *variables_json(void)
+{
+    json_t *list = json_array();
+    const struct docs_variable *row;
+    for (size_t i = 0; (row = docs_variable_at(i)); i++)
+        json_array_append_new(list, json_pack("{s:s, s:o, s:s, s:s}", "name", row->name, "value",
+                                              value_json(getenv(row->name)), "meaning", row->meaning,
+                                              "default", row->unset));
+    return list;
+}
+
+static json_t *probes_json(const attn_context *context)
+{
+    json_t *list = json_array();
+    attn_probe_info p = {.size = sizeof p};
+    for (size_t i = 0; attn_probe_at(context, i, &p); i++)
+        json_array_append_new(list, json_pack("{s:s, s:b, s:b, s:s}", "platform", p.name, "found", p.positive,
+                                              "external", p.external, "text", p.text));
+    return list;
+}
+
+/* Facts of this machine in the form that --facts reads. */
+static json_t *facts_json(const attn_context *context)
+{
+    char text[4096];
+    if (attn_facts_text(attn_context_facts(context), text, sizeof text, NULL, NULL)) return json_null();
+    json_t *facts = json_loads(text, 0, NULL);
+    return facts ? facts : json_null();
+}
+
+static int info_json(const attn_context *context, const attn_context_info *info, const char *cpu)
+{
+    json_t *object = json_pack(
+        "{s:s, s:s, s:o, s:{s:s, s:i, s:s, s:s}, s:{s:i, s:s}, s:o, s:{s:s, s:s}, s:o}", "version",
+        attn_version(), "platform", info->platform, "devices",
+        json_pack("[{s:s, s:s}]", "name", "cpu:0", "model", cpu), "cpu", "name", cpu, "online",
+        (int)sysconf(_SC_NPROCESSORS_ONLN), "isa", info->isa, "isa_text", info->isa_text, "threads", "count",
+        (int)info->threads, "text", info->thread_text, "modules", modules_json(context), "libraries",
+        "jansson", jansson_version_str(), "libc", machine_libc(), "environment", variables_json());
+    json_object_set_new(object, "facts", facts_json(context));
+    json_object_set_new(object, "probes", probes_json(context));
+    report_json_error(object, NULL);
+    return report_json(object);
+}
+
+static void print_probes(const attn_context *context)
+{
+    attn_probe_info p = {.size = sizeof p};
+    for (size_t i = 0; attn_probe_at(context, i, &p); i++)
+        printf("%s%-5s %s: %s\n", i ? "            " : "probes      ", p.name, p.positive ? "found" : "no",
+               p.text);
+}
+
+static void print_modules(const attn_context *context)
+{
+    attn_module_info m = {.size = sizeof m};
+    size_t count = 0;
+    for (; attn_module_at(context, count, &m); count++) {
+        int good = m.kind == ATTN_KIND_NONE;
+        printf("%s%s%s%s  %s", count ? "            " : "modules     ",
+               report_begin(stdout, good ? REPORT_GOOD : REPORT_BAD), good ? "accepted" : "refused ",
+               report_end(stdout), m.path);
+        if (*m.name) printf("  %s %s", m.name, m.version ? m.version : "");
+        printf("\n");
+        if (!good) printf("            %s: %s\n", attn_kind_name(m.kind), m.text);
+    }
+    if (count == 0) printf("modules     none found\n");
+}
+
+static void print_variables(void)
+{
+    static const char *const headings[] = {"variable", "value", "meaning", NULL};
+    struct report_table *table = report_table_new(headings);
+    const struct docs_variable *row;
+    for (size_t i = 0; table && (row = docs_variable_at(i)); i++) {
+        const char *value = getenv(row->name);
+        report_cell(table, "%s", row->name);
+        if (value)
+            report_cell(table, "'%s'", value);
+        else
+            report_cell(table, "(unset)");
+        report_cell(table, "%s", row->meaning);
+    }
+    if (!table) return;
+    printf("\nEnvironment\n\n");
+    report_table_print(stdout, table, REPORT_TABLE);
+    report_table_free(table);
+}
+
+static int info_text(const attn_context *context, const attn_context_info *info, const char *cpu)
+{
+    printf("attn        %s\n", attn_version());
+    printf("platform    %s\n", info->platform);
+    printf("device      cpu:0  %s, %ld cores online\n", cpu, sysconf(_SC_NPROCESSORS_ONLN));
+    printf("kernels     %s: %s\n", info->isa, info->isa_text);
+    printf("threads     %s\n", info->thread_text);
+    print_probes(context);
+    print_modules(context);
+    printf("libraries   jansson %s, %s\n", jansson_version_str(), machine_libc());
+    print_variables();
+    return CLI_OK;
+}
+
+static int info_run(int argc, char **argv)
+{
+    struct values values = {0};
+    attn_context *context;
+    attn_context_info info = {.size = sizeof info};
+    attn_error error = ATTN_ERROR_INIT;
+    char cpu[MACHINE_NAME_BYTES];
+    int code = options_parse(&command_info, argc, argv, &values, NULL);
+    if (code != OPTIONS_GO_ON) return code;
+    if (context_open(&values.context, NULL, &context, &error))
+        return report_failure_json(&error, values.json);
+    attn_context_get_info(context, &info);
+    machine_cpu_name(cpu, sizeof cpu);
+    code = values.json ? info_json(context, &info, cpu) : info_text(context, &info, cpu);
+    attn_close(context);
+    return code;
+}
+
+static const struct option_row rows[] = {
+    OPTION_ROW_FLAG(struct values, json, "json", NULL, "one JSON object"),
+    OPTION_ROW_TEXT(struct values, context.isa, "isa", NULL, "NAME",
+                    "caps the CPU kernel set: scalar, avx2, avx512"),
+    OPTION_ROW_INT(struct values, context.threads, "threads", "t", "N", "threads at most", 1, 4096),
+    OPTION_ROW_TEXT(struct values, context.module_path, "module-path", NULL, "PATHS",
+                    "colon-separated module files and folders; \"\": none"),
+    OPTION_ROW_TEXT(struct values, context.platform, "platform", NULL, "NAME", "pins a platform"),
+    OPTION_ROW_FLAG(struct values, context.verbose, "verbose", "v", "prints the library's log on stderr"),
+    OPTION_ROW_END,
+};
+
+const struct cli_command command_info = {
+    .usage = "[OPTION]...",
+    .text =
+        "Shows what the library found on this machine: the platform, the CPU and the kernel set that runs "
+        "on\n"
+        "it and why, the thread count and where it comes from, modules that were found and, when one was\n"
+        "refused, the loader's own words, and the environment variables that are honoured.",
+    .examples = "  attn info\n"
+                "  attn info --json\n"
+                "  ATTN_ISA=avx2 attn info\n",
+    .options = rows,
+    .run = info_run,
+};

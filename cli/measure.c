@@ -1,0 +1,77 @@
+/* measure.c: timed runs of a layer. */
+#include "measure.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double measure_median(double *values, size_t count)
+{
+    qsort(values, count, sizeof *values, ascending);
+    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+}
+
+/* Linux keeps the peak of a process; "5" starts it anew from what is resident now. */
+static void reset_peak(void)
+{
+    FILE *file = fopen("/proc/self/clear_refs", "w");
+    if (!file) return;
+    fputs("5", file);
+    fclose(file);
+}
+
+/* A line "VmHWM:   1234 kB" of /proc/self/status, in bytes; -1: not there. */
+static int64_t status_bytes(const char *key)
+{
+    FILE *file = fopen("/proc/self/status", "r");
+    char line[256];
+    long long found = -1;
+    if (!file) return -1;
+    while (found < 0 && fgets(line, sizeof line, file)) {
+        if (strncmp(line, key, strlen(key)) == 0) found = strtoll(line + strlen(key), NULL, 10) * 1024;
+    }
+    fclose(file);
+    return found;
+}
+
+#define RUNS_MAX 1000
+
+attn_status measure_forward(attn_layer *layer, const attn_args *args, int64_t repeat, double seconds,
+                            struct measure *measure, attn_error *error)
+{
+    double times[RUNS_MAX];
+    memset(measure, 0, sizeof *measure);
+    attn_status status = attn_workspace_size(layer, args, &measure->workspace, error);
+    if (status) return status;
+    reset_peak();
+    int64_t resident = status_bytes("VmRSS:");
+    double first = cli_seconds();
+    status = attn_forward(layer, args, error);
+    first = cli_seconds() - first;
+    int64_t peak = status_bytes("VmHWM:");
+    measure->peak_bytes = resident < 0 || peak < 0 ? -1 : peak > resident ? peak - resident : 0;
+    int64_t n = 0, limit = repeat > 0 && repeat < RUNS_MAX ? repeat : RUNS_MAX;
+    double start = cli_seconds();
+    if (repeat == 0 && first >= seconds) { /* long enough to be its own warm-up */
+        times[n++] = first;
+        limit = 1;
+    }
+    while (!status && n < limit && (repeat > 0 || n < 3 || cli_seconds() - start < seconds)) {
+        double before = cli_seconds();
+        status = attn_forward(layer, args, error);
+        times[n++] = cli_seconds() - before;
+    }
+    if (status) return status;
+    measure->repeats = n;
+    measure->median = measure_median(times, (size_t)n);
+    measure->best = times[0]; /* sorted by now */
+    return ATTN_OK;
+}

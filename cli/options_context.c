@@ -1,0 +1,181 @@
+/* options_context.c: opens a context as the options say. */
+#include "options_context.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "report.h"
+
+#define TEXT_MAX 4096
+#define FILE_MAX (1 << 20)
+
+static void print_log(void *user, int32_t level, const char *text)
+{
+    (void)user;
+    report_note("%s%s", level >= ATTN_LOG_WARNING ? "warning: " : "", text);
+}
+
+static void collect(void *user, const attn_trace *trace)
+{
+    struct context_reasons *reasons = user;
+    if (trace->event != ATTN_TRACE_REASON) return;
+    char **lines = realloc(reasons->lines, (reasons->count + 1) * sizeof *lines);
+    if (!lines) return;
+    reasons->lines = lines;
+    const char *implementation = trace->implementation;
+    char *line = NULL;
+    if (asprintf(&line, "%s%s%s: %s: %s", trace->backend ? trace->backend : "", implementation ? "/" : "",
+                 implementation ? implementation : "", attn_kind_name(trace->kind),
+                 trace->text ? trace->text : "") < 0)
+        return;
+    lines[reasons->count++] = line;
+}
+
+void context_reasons_free(struct context_reasons *reasons)
+{
+    for (size_t i = 0; i < reasons->count; i++) free(reasons->lines[i]);
+    free(reasons->lines);
+    reasons->lines = NULL;
+    reasons->count = 0;
+}
+
+/* "A=x", "B=y" become "A=x,B=y". */
+static attn_status join_overrides(const struct option_texts *texts, char *joined, size_t bytes,
+                                  attn_error *error)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < texts->count; i++) {
+        int more = snprintf(joined + used, bytes - used, "%s%s", i ? "," : "", texts->items[i]);
+        if (more < 0 || (size_t)more >= bytes - used)
+            return cli_fail(error, ATTN_KIND_INVALID_VALUE, "--override: more than %zu characters in all",
+                            bytes - 1);
+        used += (size_t)more;
+    }
+    return ATTN_OK;
+}
+
+/* The contents of a file as a terminated text. */
+static attn_status read_text(const char *path, char **text, attn_error *error)
+{
+    FILE *file = fopen(path, "rb");
+    *text = file ? malloc(FILE_MAX + 1) : NULL;
+    size_t bytes = *text ? fread(*text, 1, FILE_MAX + 1, file) : 0;
+    int failed = !file || !*text || ferror(file);
+    if (file) fclose(file);
+    if (!failed && bytes <= FILE_MAX && memchr(*text, 0, bytes) == NULL) {
+        (*text)[bytes] = 0;
+        return ATTN_OK;
+    }
+    free(*text);
+    *text = NULL;
+    if (failed) return cli_fail(error, ATTN_KIND_IO, "%s: cannot be read", path);
+    return cli_fail(error, ATTN_KIND_SYNTAX, "%s: is no text of at most %d bytes", path, FILE_MAX);
+}
+
+/* --diffusion-attention-config: JSON, or @FILE. */
+static attn_status add_json(attn_config *config, const char *json, attn_error *error)
+{
+    char *text = NULL;
+    attn_status status = json[0] == '@' ? read_text(json + 1, &text, error) : ATTN_OK;
+    if (!status) status = attn_config_set_json(config, text ? text : json, error);
+    free(text);
+    return status;
+}
+
+/* "PATH=VALUE" */
+static attn_status add_path(attn_config *config, const char *word, attn_error *error)
+{
+    char path[256];
+    const char *value = strchr(word, '=');
+    if (!value || (size_t)(value - word) >= sizeof path)
+        return cli_fail(error, ATTN_KIND_SYNTAX,
+                        "--diffusion-attention-config.%.120s has no value; write PATH VALUE", word);
+    snprintf(path, sizeof path, "%.*s", (int)(value - word), word);
+    return attn_config_set_path(config, path, value + 1, error);
+}
+
+static attn_status fill_config(const struct context_values *values, attn_config *config, attn_error *error)
+{
+    attn_status status = ATTN_OK;
+    const char *flag = values->backend       ? "diffusion-attention-backend"
+                       : values->config      ? "diffusion-attention-config"
+                       : values->paths.count ? "diffusion-attention-config.PATH"
+                       : values->vsa_topk    ? "fastvideo-vsa-topk"
+                                             : NULL;
+    if (values->config_file && flag)
+        return cli_fail(error, ATTN_KIND_MUTUALLY_EXCLUSIVE,
+                        "--config and --%s both configure attention; say it all in the file or all in flags",
+                        flag);
+    if (values->config_file) status = attn_config_load_file(config, values->config_file, error);
+    if (!status && values->backend) status = attn_config_set_backend(config, values->backend, error);
+    if (!status && values->config) status = add_json(config, values->config, error);
+    for (size_t i = 0; !status && i < values->paths.count; i++)
+        status = add_path(config, values->paths.items[i], error);
+    if (!status && values->vsa_topk) status = attn_config_set_vsa_topk(config, values->vsa_topk, error);
+    return status ? status
+                  : attn_config_set_environment(config, getenv("DIFFUSION_ATTENTION_BACKEND"), error);
+}
+
+attn_status context_config(const struct context_values *values, attn_config **config, attn_error *error)
+{
+    attn_status status = attn_config_new(config, error);
+    if (!status) status = fill_config(values, *config, error);
+    if (!status) return ATTN_OK;
+    attn_config_free(*config);
+    *config = NULL;
+    return status;
+}
+
+static attn_status open_with(const struct context_values *values, attn_options *options,
+                             attn_context **context, attn_error *error)
+{
+    char overrides[TEXT_MAX];
+    attn_config *config = NULL;
+    attn_facts *facts = NULL;
+    attn_status status = context_config(values, &config, error);
+    if (!status && values->facts) status = attn_facts_load(values->facts, &facts, error);
+    if (!status && values->overrides.count) {
+        status = join_overrides(&values->overrides, overrides, sizeof overrides, error);
+        options->overrides = overrides;
+    }
+    options->settings = config;
+    options->facts = facts;
+    if (!status) status = attn_open(options, context, error);
+    attn_config_free(config);
+    attn_facts_free(facts);
+    return status;
+}
+
+attn_status context_open(const struct context_values *values, struct context_reasons *reasons,
+                         attn_context **context, attn_error *error)
+{
+    attn_options options = {.size = sizeof options,
+                            .threads = (int32_t)values->threads,
+                            .platform = values->platform,
+                            .isa = values->isa,
+                            .module_path = values->module_path};
+    *context = NULL;
+    if (values->verbose) options.log = print_log;
+    if (reasons) options.trace = collect;
+    options.trace_user = reasons;
+    return open_with(values, &options, context, error);
+}
+
+attn_status context_site(const struct context_values *values, attn_layer_options *layer, attn_error *error)
+{
+    static const struct {
+        const char *name;
+        DLDeviceType type;
+    } devices[] = {{"cpu", kDLCPU}, {"cuda", kDLCUDA}, {"rocm", kDLROCM}};
+    const char *name = values->device ? values->device : "cpu";
+    layer->role = values->role;
+    layer->category = values->category;
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+        if (strcmp(devices[i].name, name) != 0) continue;
+        layer->device = (DLDevice){devices[i].type, 0};
+        return ATTN_OK;
+    }
+    return cli_fail(error, ATTN_KIND_UNKNOWN_NAME, "--device is \"%s\"; expected cpu, cuda or rocm", name);
+}

@@ -1,0 +1,230 @@
+/* resolve.c: attn resolve, selection in bulk: one question a line in, one answer a line out. */
+#include <attn/attn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "options_context.h"
+#include "report.h"
+
+struct values {
+    const char *jsonl;
+    int reasons;
+};
+
+/* One line: what it asks, and what is needed to answer it. */
+struct question {
+    json_t *root;
+    attn_config *config;
+    attn_facts *facts;
+    attn_context *context;
+    json_t *reasons; /* NULL: not asked for */
+};
+
+static const char *text_at(const json_t *object, const char *key)
+{
+    return json_string_value(json_object_get(object, key));
+}
+
+static void collect(void *user, const attn_trace *trace)
+{
+    if (trace->event != ATTN_TRACE_REASON) return;
+    json_array_append_new(user, json_pack("{s:s*, s:s*, s:s, s:s*}", "backend", trace->backend,
+                                          "implementation", trace->implementation, "kind",
+                                          attn_kind_name(trace->kind), "text", trace->text));
+}
+
+static attn_status set_json(attn_config *config, const json_t *flag, attn_error *error)
+{
+    if (!flag || json_is_null(flag)) return ATTN_OK;
+    char *text = json_dumps(flag, JSON_ENCODE_ANY);
+    attn_status status = text ? attn_config_set_json(config, text, error)
+                              : cli_fail(error, ATTN_KIND_OUT_OF_MEMORY, "no memory for flag_config");
+    free(text);
+    return status;
+}
+
+static attn_status set_paths(attn_config *config, json_t *dotted, attn_error *error)
+{
+    const char *path;
+    json_t *value;
+    json_object_foreach(dotted, path, value)
+    {
+        if (!json_is_string(value))
+            return cli_fail(error, ATTN_KIND_INVALID_TYPE,
+                            "dotted.%s is no string; give the value as it is typed", path);
+        attn_status status = attn_config_set_path(config, path, json_string_value(value), error);
+        if (status) return status;
+    }
+    return ATTN_OK;
+}
+
+static attn_status read_config(struct question *q, attn_error *error)
+{
+    json_t *config = json_object_get(q->root, "config"), *topk = json_object_get(config, "flag_vsa_topk");
+    attn_status status = attn_config_new(&q->config, error);
+    if (!status) status = attn_config_set_backend(q->config, text_at(config, "flag_backend"), error);
+    if (!status) status = attn_config_set_environment(q->config, text_at(config, "env"), error);
+    if (!status) status = set_json(q->config, json_object_get(config, "flag_config"), error);
+    if (!status) status = set_paths(q->config, json_object_get(config, "dotted"), error);
+    if (!status && json_is_integer(topk))
+        status = attn_config_set_vsa_topk(q->config, json_integer_value(topk), error);
+    return status;
+}
+
+/* Facts are an object, or text that names a file or a preset; none means this machine. */
+static attn_status read_facts(struct question *q, attn_error *error)
+{
+    json_t *facts = json_object_get(q->root, "facts");
+    if (!facts || json_is_null(facts)) return ATTN_OK;
+    if (json_is_string(facts)) return attn_facts_load(json_string_value(facts), &q->facts, error);
+    char *text = json_dumps(facts, JSON_ENCODE_ANY);
+    attn_status status = text ? attn_facts_parse(text, &q->facts, error)
+                              : cli_fail(error, ATTN_KIND_OUT_OF_MEMORY, "no memory for facts");
+    free(text);
+    return status;
+}
+
+static attn_status read_mode(const json_t *query, int32_t *mode, attn_error *error)
+{
+    static const char *const modes[] = {"select", "capability", "construct", NULL};
+    const char *word = text_at(query, "mode");
+    *mode = ATTN_RESOLVE_SELECT;
+    for (int32_t i = 0; word && modes[i]; i++) {
+        if (strcmp(modes[i], word)) continue;
+        *mode = i;
+        return ATTN_OK;
+    }
+    return word ? cli_fail(error, ATTN_KIND_INVALID_VALUE,
+                           "mode is '%s'; it is select, capability or construct", word)
+                : ATTN_OK;
+}
+
+static attn_status answer(struct question *q, attn_resolution *resolution, attn_error *error)
+{
+    json_t *query = json_object_get(q->root, "query"), *head = json_object_get(query, "head_size");
+    attn_query ask = {.size = sizeof ask,
+                      .role = text_at(query, "role"),
+                      .category = text_at(query, "role_category"),
+                      .head_size = json_is_integer(head) ? json_integer_value(head) : -1,
+                      .permit_trtllm = json_is_true(json_object_get(query, "allow_trtllm_default"))};
+    attn_status status = read_mode(query, &ask.mode, error);
+    if (!status) status = read_facts(q, error);
+    if (!status) status = read_config(q, error);
+    attn_options options = {.size = sizeof options,
+                            .flags = ATTN_OPEN_IGNORE_ENV,
+                            .settings = q->config,
+                            .facts = q->facts,
+                            .module_path = q->facts ? "" : NULL};
+    if (!status) status = attn_open(&options, &q->context, error);
+    if (status) return status;
+    return attn_resolve(q->context, &ask, resolution, q->reasons ? collect : NULL, q->reasons, error);
+}
+
+static void add_answer(json_t *out, const attn_resolution *r)
+{
+    json_t *table = *r->handover ? json_loads(r->handover, 0, NULL) : json_null();
+    json_object_set_new(out, "backend", json_string(r->backend));
+    json_object_set_new(out, "log_name", json_string(r->log_name));
+    json_object_set_new(out, "source", json_string(r->source));
+    json_object_set_new(out, "kwargs", table ? table : json_null());
+    json_object_set_new(out, "supports_attention_mask", json_boolean(r->supports_mask));
+    json_object_set_new(out, "reason", json_string(r->reason));
+}
+
+static void add_nothing(json_t *out)
+{
+    static const char *const keys[] = {"backend", "log_name", "source", "kwargs", "supports_attention_mask",
+                                       "reason"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) json_object_set_new(out, keys[i], json_null());
+}
+
+/* Answers one line and prints it; a bad line is an answer with an error. */
+static int resolve_line(const char *line, int number, const struct values *values)
+{
+    json_error_t at;
+    attn_error error = ATTN_ERROR_INIT;
+    attn_resolution resolution = {.size = sizeof resolution};
+    struct question q = {.root = json_loads(line, JSON_REJECT_DUPLICATES, &at)};
+    json_t *out = json_object();
+    q.reasons = values->reasons ? json_array() : NULL;
+    if (q.root)
+        answer(&q, &resolution, &error);
+    else
+        cli_fail(&error, ATTN_KIND_SYNTAX, "line %d is not JSON at column %d: %s", number, at.column,
+                 at.text);
+    json_t *id = json_object_get(q.root, "id");
+    json_object_set(out, "id", id ? id : json_null());
+    json_object_set_new(out, "ok", json_boolean(!error.kind));
+    if (error.kind)
+        add_nothing(out);
+    else
+        add_answer(out, &resolution);
+    report_json_error(out, error.kind ? &error : NULL);
+    if (q.reasons) json_object_set_new(out, "reasons", q.reasons);
+    attn_close(q.context);
+    attn_config_free(q.config);
+    attn_facts_free(q.facts);
+    json_decref(q.root);
+    return report_json_line(out);
+}
+
+static int resolve_file(FILE *file, const struct values *values)
+{
+    char *line = NULL;
+    size_t room = 0;
+    int code = CLI_OK, number = 0;
+    while (code == CLI_OK && getline(&line, &room, file) > 0) {
+        number++;
+        if (cli_interrupted()) code = CLI_INTERRUPTED;
+        if (code == CLI_OK && line[strspn(line, " \t\r\n")]) code = resolve_line(line, number, values);
+    }
+    free(line);
+    if (code == CLI_OK && ferror(file)) {
+        report_error("%s: reading stopped: %s", values->jsonl, strerror(errno));
+        return CLI_RUNTIME;
+    }
+    return code;
+}
+
+static int resolve_run(int argc, char **argv)
+{
+    struct values values = {.jsonl = "-"};
+    int code = options_parse(&command_resolve, argc, argv, &values, NULL);
+    if (code != OPTIONS_GO_ON) return code;
+    FILE *file = strcmp(values.jsonl, "-") ? fopen(values.jsonl, "r") : stdin;
+    if (!file) {
+        report_error("%s cannot be read: %s", values.jsonl, strerror(errno));
+        return CLI_RUNTIME;
+    }
+    code = resolve_file(file, &values);
+    if (file != stdin) fclose(file);
+    return code;
+}
+
+static const struct option_row rows[] = {
+    OPTION_ROW_TEXT(struct values, jsonl, "jsonl", NULL, "FILE",
+                    "questions, one JSON object a line (default: -, stdin)"),
+    OPTION_ROW_FLAG(struct values, reasons, "reasons", NULL, "adds every reason against every other backend"),
+    OPTION_ROW_END,
+};
+
+const struct cli_command command_resolve = {
+    .usage = "[--jsonl FILE] [--reasons]",
+    .text = "Resolves roles in bulk. A line holds {\"id\", \"facts\", \"config\", \"query\"}: facts are an "
+            "object, a file's\n"
+            "path, \"preset:NAME\" or left out for this machine; config has flag_backend, flag_config, "
+            "dotted, env and\n"
+            "flag_vsa_topk; query has role, role_category, head_size, allow_trtllm_default and mode. Each "
+            "answer is one\n"
+            "object a line; a question that cannot be answered has ok false and its error, and the exit "
+            "status stays 0.",
+    .examples = "  attn resolve --jsonl questions.jsonl\n"
+                "  echo '{\"id\": 1, \"facts\": \"preset:b200\", \"query\": {\"role\": \"self\", "
+                "\"head_size\": 128}}' | "
+                "attn resolve\n",
+    .options = rows,
+    .run = resolve_run,
+};
