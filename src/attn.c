@@ -13,13 +13,14 @@ static const attn_facts *facts_of(const attn_context *c, const attn_site *site)
     return c->facts.live && site->device.device_type == kDLCPU ? &c->cpu_facts : &c->facts;
 }
 
-static attn_court court_of(attn_context *c, const attn_site *site, const char *role, attn_trace_fn sink,
-                           void *user)
+static attn_court court_of(attn_context *c, const attn_site *site, bool permitted, const char *role,
+                           attn_trace_fn sink, void *user)
 {
     attn_court court = {.registry = &c->registry,
                         .host = &c->host,
                         .facts = facts_of(c, site),
                         .head_size = site->head_dim,
+                        .permitted = permitted,
                         .role = role,
                         .sink = sink,
                         .user = user};
@@ -101,6 +102,7 @@ attn_status attn_layer_open(attn_context *c, const attn_layer_options *options, 
     if (!l) return attn_fail(error, ATTN_KIND_OUT_OF_MEMORY, "no memory for a layer");
     l->context = c;
     l->site = site;
+    l->permitted = attn_model_permits_trtllm(o.pipeline);
     l->role = attn_copy_text(&c->allocator, role_of(&o));
     l->category = o.category ? attn_copy_text(&c->allocator, o.category) : NULL;
     attn_status status = ATTN_OK;
@@ -108,7 +110,7 @@ attn_status attn_layer_open(attn_context *c, const attn_layer_options *options, 
         status = attn_fail(error, ATTN_KIND_OUT_OF_MEMORY, "no memory for a layer");
     attn_problem problem;
     attn_site_problem(&site, &problem);
-    attn_court court = court_of(c, &l->site, l->role, c->trace, c->trace_user);
+    attn_court court = court_of(c, &l->site, l->permitted, l->role, c->trace, c->trace_user);
     l->generation = atomic_load(&c->registry.generation);
     if (!status) status = attn_policy_diffusion(&court, c->config, l->category, &problem, &l->choice, error);
     if (status) {
@@ -151,7 +153,7 @@ static attn_status judge_anew(attn_layer *l, const attn_problem *problem, const 
                               attn_error *error)
 {
     attn_context *c = l->context;
-    attn_court court = court_of(c, &l->site, l->role, c->trace, c->trace_user);
+    attn_court court = court_of(c, &l->site, l->permitted, l->role, c->trace, c->trace_user);
     if (l->choice.explicit_choice)
         return attn_fail(
             error, against->first,
@@ -172,7 +174,7 @@ static attn_status choose_for_call(attn_layer *l, const attn_problem *problem, a
 {
     attn_context *c = l->context;
     attn_reasons reasons;
-    attn_court court = court_of(c, &l->site, l->role, c->trace, c->trace_user);
+    attn_court court = court_of(c, &l->site, l->permitted, l->role, c->trace, c->trace_user);
     attn_trace who = {.role = l->role,
                       .source = l->choice.source,
                       .backend = l->choice.backend->name,
@@ -191,7 +193,7 @@ static attn_status follow_overrides(attn_layer *l, attn_error *error)
     attn_context *c = l->context;
     attn_problem problem;
     attn_site_problem(&l->site, &problem);
-    attn_court court = court_of(c, &l->site, l->role, c->trace, c->trace_user);
+    attn_court court = court_of(c, &l->site, l->permitted, l->role, c->trace, c->trace_user);
     l->generation = atomic_load(&c->registry.generation);
     ATTN_TRY(attn_policy_diffusion(&court, c->config, l->category, &problem, &l->choice, error));
     attn_plan_release(c, l->plan);
@@ -369,6 +371,6 @@ attn_status attn_explain(attn_context *c, const attn_layer_options *options, con
         ATTN_TRY(attn_request_read(&site, args, &r, error));
         problem = r.problem;
     }
-    attn_court court = court_of(c, &site, role_of(&o), sink, user);
+    attn_court court = court_of(c, &site, attn_model_permits_trtllm(o.pipeline), role_of(&o), sink, user);
     return attn_policy_diffusion(&court, c->config, o.category, &problem, &choice, error);
 }

@@ -387,3 +387,8 @@ int attn_override_at(const attn_context *c, size_t index, attn_override_info *in
     }
     return 0;
 }
+
+const char *attn_kernel_set_at(size_t index, int *usable)
+{
+    return attn_isa_at(index, usable);
+}

@@ -23,14 +23,15 @@ static int open_layer(attention *a, int role, int block, failure *f)
     attn_error error = ATTN_ERROR_INIT;
     snprintf(prefix, sizeof prefix, "blocks.%d.%s", block, roles[role].prefix);
     snprintf(doing, sizeof doing, "cannot open the %s-attention of block %d", roles[role].name, block);
-    attn_layer_options site = {.size = sizeof site,
-                               .role = roles[role].name,
-                               .prefix = prefix,
-                               .heads = HEADS,
-                               .head_dim = HEAD_DIM,
-                               .dtype = a->dtype,
-                               .needs =
-                                   roles[role].needs | (a->dtype == ATTN_F32 ? 0 : ATTN_FEATURE(F32_OUT))};
+    attn_layer_options site = {
+        .size = sizeof site,
+        .device = {kDLCPU, 0}, /* the tensors are in host memory, whatever else there is */
+        .role = roles[role].name,
+        .prefix = prefix,
+        .heads = HEADS,
+        .head_dim = HEAD_DIM,
+        .dtype = a->dtype,
+        .needs = roles[role].needs | (a->dtype == ATTN_F32 ? 0 : ATTN_FEATURE(F32_OUT))};
     if (attn_layer_open(a->context, &site, &a->layers[role][block], &error))
         return fail_attn(f, doing, &error);
     return 0;

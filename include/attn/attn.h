@@ -402,6 +402,7 @@ typedef struct attn_layer_options {
     int64_t window_left;  /* keeps position - left <= j: left = 2 keeps the query's own key and two before */
     int64_t window_right; /* keeps j <= position + right */
     uint64_t needs;       /* ATTN_FEATURE bits that calls will ask for; filters automatic candidates */
+    const char *pipeline; /* class name of the model's pipeline, see attn_model_permits_trtllm; NULL: none */
 } attn_layer_options;
 #define ATTN_LAYER_BATCH_INVARIANT 1u
 
@@ -618,6 +619,10 @@ typedef struct attn_probe_info {
 
 /* Facts of this machine, or those the context was given; live as long as the context. */
 ATTN_API const attn_facts *attn_context_facts(const attn_context *context);
+
+/* Names of the CPU kernel sets of this build, weakest first; *usable (may be NULL): this CPU runs it. NULL
+ * past the end. */
+ATTN_API const char *attn_kernel_set_at(size_t index, int *usable);
 
 /* index from 0; returns 0 past the end. Strings live as long as the context. */
 ATTN_API int attn_override_at(const attn_context *context, size_t index, attn_override_info *info);

@@ -159,12 +159,8 @@ static attn_status read_packages(json_t *value, attn_facts *f, attn_error *error
 
 static attn_status check_keys(json_t *root, attn_error *error)
 {
-    static const char *const keys[] = {"platform",     "compute_capability",
-                                       "device_name",  "cudnn_version",
-                                       "packages",     "xpu_architecture",
-                                       "probes",       "modules",
-                                       "device_count", "version",
-                                       "isa",          "threads"};
+    static const char *const keys[] = {"platform",      "compute_capability", "device_name",
+                                       "cudnn_version", "packages",           "xpu_architecture"};
     const char *key;
     json_t *value;
     json_object_foreach(root, key, value)
@@ -174,14 +170,19 @@ static attn_status check_keys(json_t *root, attn_error *error)
         if (known) continue;
         const char *near = attn_nearest(key, keys, sizeof keys / sizeof *keys);
         return attn_fail(error, ATTN_KIND_UNKNOWN_OR_MISSING_KEY,
-                         "facts have the unknown key '%.60s';%s%s%s see `attn docs facts`", key,
-                         near ? " did you mean " : "", near ? near : "", near ? "?" : "");
+                         "facts have the unknown key '%.60s';%s%s%s the keys are platform, "
+                         "compute_capability, device_name, "
+                         "cudnn_version, packages, xpu_architecture",
+                         key, near ? " did you mean " : "", near ? near : "", near ? "?" : "");
     }
     return ATTN_OK;
 }
 
 static attn_status read_root(json_t *root, attn_facts *f, attn_error *error)
 {
+    /* What `attn info --json` prints has its facts under this key. */
+    json_t *inner = json_object_get(root, "facts");
+    if (inner) root = inner;
     if (!json_is_object(root)) return bad_type("the root", "an object", error);
     ATTN_TRY(check_keys(root, error));
     ATTN_TRY(

@@ -163,18 +163,18 @@ bool attn_contract_platform(const attn_backend *backend, const char *platform)
 }
 
 /* What was found, beside what is needed. */
-static const char *found(const attn_facts *f, int64_t head_size, attn_kind kind, char *text, size_t bytes)
+static const char *found(const struct requirement *r, const attn_facts *f, int64_t head_size, char *text,
+                         size_t bytes)
 {
     char machine[64];
-    if (kind == ATTN_KIND_HEAD_SIZE_UNSUPPORTED)
+    attn_facts_arch(f, machine, sizeof machine);
+    if (r->check == check_HEAD_IN || r->check == check_HEAD_MULTIPLE)
         snprintf(text, bytes, "the head size is %" PRId64, head_size);
-    else if (kind == ATTN_KIND_PACKAGE_INCOMPATIBLE || kind == ATTN_KIND_PACKAGE_MISSING)
-        snprintf(text, bytes, "cuDNN is %d.%d.%d, the device %s", f->cudnn_version / 10000,
-                 f->cudnn_version / 100 % 100, f->cudnn_version % 100,
-                 attn_facts_arch(f, machine, sizeof machine));
+    else if (r->check == check_CUDNN_MIN || r->check == check_CUDNN_BLACKWELL)
+        snprintf(text, bytes, "cuDNN is %d.%d.%d on %s", f->cudnn_version / 10000,
+                 f->cudnn_version / 100 % 100, f->cudnn_version % 100, machine);
     else
-        snprintf(text, bytes, "this is %s%s%.60s", attn_facts_arch(f, machine, sizeof machine),
-                 *f->device_name ? ", " : "", f->device_name);
+        snprintf(text, bytes, "this is %s%s%.60s", machine, *f->device_name ? ", " : "", f->device_name);
     return text;
 }
 
@@ -187,7 +187,7 @@ void attn_contract_check(const attn_backend *b, const attn_facts *f, int64_t hea
             !strcmp(r->backend, b->name) && (!strcmp(r->platform, "*") || !strcmp(r->platform, f->platform));
         if (applies && !r->check(f, head_size, r->argument))
             attn_reason(reasons, r->kind, "%s %s (%s)", b->name, r->sentence,
-                        found(f, head_size, r->kind, text, sizeof text));
+                        found(r, f, head_size, text, sizeof text));
     }
 }
 
