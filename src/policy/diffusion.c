@@ -134,8 +134,8 @@ static attn_status choose(const attn_court *court, const attn_problem *problem, 
 {
     char passed[400] = "", reason[512];
     uint64_t judged = 0; /* routes name built-in backends, which are fewer than 64 */
+    attn_verdict v = {.kind = ATTN_KIND_NOT_IMPLEMENTED};
     for (int i = 0; i < ROUTES && !choice->backend; i++) {
-        attn_verdict v;
         if (strcmp(routes[i].platform, court->facts->platform) ||
             !try_route(court, &routes[i], problem, &judged, passed, sizeof passed, &v))
             continue;
@@ -145,8 +145,8 @@ static attn_status choose(const attn_court *court, const attn_problem *problem, 
     }
     judge_rest(court, problem, judged);
     if (choice->backend) return ATTN_OK;
-    return attn_fail(error, *passed ? ATTN_KIND_FEATURE_UNSUPPORTED : ATTN_KIND_NOT_IMPLEMENTED,
-                     "no backend of platform %s can be chosen for role '%.60s': %.360s",
+    /* The last candidate takes everything that can run at all, so its reason is the telling one. */
+    return attn_fail(error, v.kind, "no backend of platform %s can be chosen for role '%.60s': %.360s",
                      court->facts->platform, court->role,
                      *passed ? passed : "it has no automatic choice; name a backend such as TORCH_SDPA");
 }
