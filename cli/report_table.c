@@ -13,7 +13,7 @@ struct cell {
 };
 
 struct report_table {
-    const char *const *headings;
+    const char **headings; /* the table's own copy of the caller's list */
     size_t columns;
     struct cell *cells; /* row after row */
     size_t count, room;
@@ -23,8 +23,13 @@ struct report_table *report_table_new(const char *const *headings)
 {
     struct report_table *table = calloc(1, sizeof *table);
     if (!table) return NULL;
-    table->headings = headings;
     while (headings[table->columns]) table->columns++;
+    table->headings = malloc(table->columns * sizeof *table->headings);
+    if (!table->headings) {
+        free(table);
+        return NULL;
+    }
+    memcpy(table->headings, headings, table->columns * sizeof *table->headings);
     return table;
 }
 
@@ -33,6 +38,7 @@ void report_table_free(struct report_table *table)
     if (!table) return;
     for (size_t i = 0; i < table->count; i++) free(table->cells[i].text);
     free(table->cells);
+    free(table->headings);
     free(table);
 }
 

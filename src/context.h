@@ -78,7 +78,7 @@ struct attn_layer {
     attn_context *context;
     attn_site site;
     char *role, *category;
-    bool permitted;      /* the model permits TRTLLM as a default */
+    bool permitted;     /* the model permits TRTLLM as a default */
     attn_choice choice; /* made when the layer opened */
     attn_choice
         current;     /* what the last forward ran; differs only after an automatic choice was judged anew */

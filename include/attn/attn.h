@@ -389,7 +389,7 @@ typedef struct attn_layer_options {
     const char *category;   /* fallback of the role; NULL: none */
     const char *prefix;     /* name of the layer in its model; NULL: none */
     DLDevice device;        /* device_type 0: the platform's own */
-    int64_t heads;          /* query heads, > 0 */
+    int64_t heads;          /* query heads; 0 makes every call a no-op */
     int64_t kv_heads;       /* 0: heads; divides heads; query head h reads head h / (heads / kv_heads) */
     int64_t head_dim;       /* of q and k, 1 ... 1024 */
     int64_t value_head_dim; /* of v and out; 0: head_dim */
@@ -475,7 +475,7 @@ typedef struct attn_args {
     const DLTensor *cu_seqlens_q; /* i32 or i64 [N + 1], from 0, ascending, the last is T */
     const DLTensor *cu_seqlens_k;
     const DLTensor
-        *sinks; /* f32 [H]: exp(sink) joins the sum, no value does; a row with nothing to attend to stays 0 */
+        *sinks; /* f32 [H], side by side; joins the sum as exp(sink), not the values; an empty row stays 0 */
     const DLTensor *scores;         /* f32 or dtype of q, [B, H, Sq, Sk]; debug output, see scores_mode */
     const DLTensor *joint_q;        /* [B, J, H, D]; joint tensors come together or not at all */
     const DLTensor *joint_k;        /* [B, Jk, Hk, D] */

@@ -101,7 +101,7 @@ static attn_status read_mask(attn_request *r, attn_error *error)
     if (r->call.cu_q.data)
         return attn_fail(
             error, ATTN_KIND_INVALID_VALUE,
-            "mask was given with cu_seqlens; packed sequences take causal, windows and spans only");
+            "mask was given with cu_seqlens; packed sequences take causal order and windows only");
     if (r->args.mask->ndim == 2)
         return attn_fail(
             error, ATTN_KIND_INVALID_SHAPE,
