@@ -474,8 +474,7 @@ typedef struct attn_args {
         *kv_lengths; /* i32 or i64 [B]: key j is kept when j < length; moves the bottom-right corner */
     const DLTensor *cu_seqlens_q; /* i32 or i64 [N + 1], from 0, ascending, the last is T */
     const DLTensor *cu_seqlens_k;
-    const DLTensor
-        *sinks; /* f32 [H], side by side; joins the sum as exp(sink), not the values; an empty row stays 0 */
+    const DLTensor *sinks;          /* f32 [H], stride 1: exp(sink) joins the sum alone; empty rows stay 0 */
     const DLTensor *scores;         /* f32 or dtype of q, [B, H, Sq, Sk]; debug output, see scores_mode */
     const DLTensor *joint_q;        /* [B, J, H, D]; joint tensors come together or not at all */
     const DLTensor *joint_k;        /* [B, Jk, Hk, D] */
