@@ -16,7 +16,7 @@ struct values {
     const char *dtype;
     double scale;
     int64_t rounds;
-    int all, json, markdown;
+    int all, json, markdown, selection;
 };
 
 /* Problems of one run, in order. */
@@ -262,7 +262,9 @@ static int bench_run(int argc, char **argv)
     char *line = join_words(argc, argv);
     int first = argc;
     int code = options_parse(&command_bench, argc, argv, &values, &first);
-    if (code == OPTIONS_GO_ON) {
+    if (code == OPTIONS_GO_ON && values.selection) {
+        code = bench_selection(values.json, values.markdown ? REPORT_MARKDOWN : REPORT_TABLE);
+    } else if (code == OPTIONS_GO_ON) {
         if (make_plan(&plan, &values, argv + first, argc - first, &error) ||
             open_setup(&setup, &values, &error))
             code = report_failure_json(&error, values.json);
@@ -289,6 +291,8 @@ static const struct option_row rows[] = {
     OPTION_ROW_TEXT(struct values, dtype, "dtype", NULL, "NAME", "element type instead of the problems' own"),
     OPTION_ROW_INT(struct values, rounds, "rounds", "r", "N", "rounds to take the median of (default: 7)", 1,
                    BENCH_ROUNDS_MAX),
+    OPTION_ROW_FLAG(struct values, selection, "selection", NULL,
+                    "measures what choosing costs instead: opening, resolving, resolving again"),
     OPTION_ROW_FLAG(struct values, json, "json", NULL, "one JSON object"),
     OPTION_ROW_FLAG(struct values, markdown, "markdown", NULL, "Markdown, with the command line at its head"),
     OPTION_ROW_INT(struct values, context.threads, "threads", "t", "N",

@@ -73,4 +73,7 @@ int bench_print_json(const struct bench_setup *setup, const struct bench_result 
 /* Says on stderr which loop missed its limit. */
 void bench_print_void(const ceiling *c);
 
+/* attn bench --selection: prints what choosing costs and returns an exit code. */
+int bench_selection(int json, enum report_format format);
+
 #endif

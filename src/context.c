@@ -111,7 +111,7 @@ static attn_status init_registry(attn_context *c, const attn_options *o, attn_er
     /* An allow-list that vLLM users already have is honoured as well. */
     if (!allow && !(o->flags & ATTN_OPEN_IGNORE_ENV)) allow = getenv("VLLM_PLUGINS");
     ATTN_TRY(attn_registry_init(&c->registry, &c->allocator, error));
-    ATTN_TRY(attn_registry_load(&c->registry, path ? path : ATTN_MODULE_FOLDER, allow, error));
+    ATTN_TRY(attn_registry_load(&c->registry, path ? path : ATTN_MODULE_FOLDER, path != NULL, allow, error));
     for (size_t i = 0; i < c->registry.module_count; i++)
         attn_context_log(c, c->registry.modules[i].kind ? ATTN_LOG_WARNING : ATTN_LOG_INFO, "module %s: %s",
                          c->registry.modules[i].path, c->registry.modules[i].text);

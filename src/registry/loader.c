@@ -212,7 +212,8 @@ static attn_status load_folder(attn_registry *r, const char *folder, const char 
     return status;
 }
 
-attn_status attn_registry_load(attn_registry *r, const char *path, const char *allow, attn_error *error)
+attn_status attn_registry_load(attn_registry *r, const char *path, bool asked, const char *allow,
+                               attn_error *error)
 {
     attn_drop(r->allocator, r->searched);
     r->searched = copy(r, path);
@@ -223,12 +224,9 @@ attn_status attn_registry_load(attn_registry *r, const char *path, const char *a
         size_t length = strcspn(p, ":");
         snprintf(item, sizeof item, "%.*s", (int)(length < sizeof item ? length : sizeof item - 1), p);
         bool there = !stat(item, &info);
-        /* A folder that is not there is no failure: the default folder rarely is. A file that was named is.
-         */
-        bool file = length > 3 && !strcmp(item + strlen(item) - 3, ".so");
         if (there && S_ISDIR(info.st_mode))
             ATTN_TRY(load_folder(r, item, allow, error));
-        else if (there || file)
+        else if (length && (there || asked))
             ATTN_TRY(load_file(r, item, allow, error));
         p += length + (p[length] == ':');
     }

@@ -80,8 +80,9 @@ attn_status attn_registry_add_platform(attn_registry *registry, const attn_platf
 void attn_registry_remove_module(attn_registry *registry, int module);
 
 /* loader.c: loads the modules of a colon-separated path of files and folders. Refusals become rows. Fails
- * only when memory ends. allow: comma-separated names, NULL: all. */
-attn_status attn_registry_load(attn_registry *registry, const char *path, const char *allow,
+ * only when memory ends. allow: comma-separated names, NULL: all. asked: a user named the path, so that an
+ * entry that is not there becomes a refused row; the default folder rarely exists. */
+attn_status attn_registry_load(attn_registry *registry, const char *path, bool asked, const char *allow,
                                attn_error *error);
 
 #endif
