@@ -11,7 +11,7 @@
 struct values {
     struct context_values context;
     const char *format;
-    int json;
+    int json, markdown;
 };
 
 static int list_json(const attn_context *context)
@@ -54,6 +54,7 @@ static int list_run(int argc, char **argv)
     int code = options_parse(&command_list, argc, argv, &values, NULL);
     if (code != OPTIONS_GO_ON) return code;
     if (values.json) values.format = "json";
+    if (values.markdown) values.format = "markdown";
     if (strcmp(values.format, "table") && strcmp(values.format, "json") &&
         strcmp(values.format, "markdown")) {
         report_error("--format is '%s', expected table, json or markdown", values.format);
@@ -70,6 +71,7 @@ static int list_run(int argc, char **argv)
 static const struct option_row rows[] = {
     OPTION_ROW_TEXT(struct values, format, "format", NULL, "NAME", "table (default), json or markdown"),
     OPTION_ROW_FLAG(struct values, json, "json", NULL, "the same as --format json"),
+    OPTION_ROW_FLAG(struct values, markdown, "markdown", NULL, "the same as --format markdown"),
     OPTION_ROW_TEXT(struct values, context.module_path, "module-path", NULL, "PATHS",
                     "colon-separated module files and folders; \"\": none"),
     OPTION_ROW_TEXT(struct values, context.platform, "platform", NULL, "NAME", "pins a platform"),

@@ -13,18 +13,31 @@ static const attn_facts *facts_of(const attn_context *c, const attn_site *site)
     return c->facts.live && site->device.device_type == kDLCPU ? &c->cpu_facts : &c->facts;
 }
 
-static attn_court court_of(attn_context *c, const attn_site *site, bool permitted, const char *role,
-                           attn_trace_fn sink, void *user)
+static attn_court court_of(const attn_layer *l, attn_trace_fn sink, void *user)
 {
+    attn_context *c = l->context;
     attn_court court = {.registry = &c->registry,
                         .host = &c->host,
-                        .facts = facts_of(c, site),
-                        .head_size = site->head_dim,
-                        .permitted = permitted,
-                        .role = role,
+                        .facts = facts_of(c, &l->site),
+                        .head_size = l->site.head_dim,
+                        .permitted = l->permitted,
+                        .role = l->role,
+                        .impl_overrides = l->impl_overrides,
                         .sink = sink,
                         .user = user};
     return court;
+}
+
+/* What is odd about the machine is said once, with the first automatic choice. */
+static void remark(attn_context *c)
+{
+    bool warning;
+    const char *text = attn_contract_remark(&c->facts, &warning);
+    attn_lock_take(&c->log_lock);
+    bool said = c->remarked;
+    c->remarked = true;
+    attn_lock_give(&c->log_lock);
+    if (text && !said) attn_context_log(c, warning ? ATTN_LOG_WARNING : ATTN_LOG_INFO, "%s", text);
 }
 
 /* One line a (role, category, backend, source), however many layers there are. */
@@ -48,6 +61,7 @@ void attn_log_selection(attn_context *c, const char *role, const char *category,
     }
     attn_lock_give(&c->log_lock);
     if (!seen) attn_context_log(c, ATTN_LOG_INFO, "%s", line);
+    if (!seen && !choice->explicit_choice) remark(c);
 }
 
 /* Copies what the caller said and settles the device. */
@@ -80,47 +94,68 @@ static const char *role_of(const attn_layer_options *o)
     return o->role ? o->role : "self";
 }
 
+/* "BACKEND=implementation,...": only its form is checked here, since names that are not selected are ignored.
+ */
+static attn_status check_overrides(const char *text, attn_error *error)
+{
+    for (const char *p = text; p && *p; p += strcspn(p, ","), p += *p == ',')
+        if (p[strcspn(p, "=,")] != '=')
+            return attn_fail(error, ATTN_KIND_SYNTAX,
+                             "impl_overrides '%.120s' is not BACKEND=implementation,...", text);
+    return ATTN_OK;
+}
+
+static attn_status copy_optional(attn_context *c, const char *text, char **copy, attn_error *error)
+{
+    *copy = text ? attn_copy_text(&c->allocator, text) : NULL;
+    return !text || *copy ? ATTN_OK : attn_fail(error, ATTN_KIND_OUT_OF_MEMORY, "no memory for a layer");
+}
+
+static attn_status fill_layer(attn_layer *l, const attn_layer_options *o, attn_error *error)
+{
+    attn_context *c = l->context;
+    attn_problem problem;
+    l->permitted = attn_model_permits_trtllm(o->pipeline);
+    l->generation = atomic_load(&c->registry.generation);
+    ATTN_TRY(check_overrides(o->impl_overrides, error));
+    ATTN_TRY(copy_optional(c, role_of(o), &l->role, error));
+    ATTN_TRY(copy_optional(c, o->category, &l->category, error));
+    ATTN_TRY(copy_optional(c, o->impl_overrides, &l->impl_overrides, error));
+    attn_site_problem(&l->site, &problem);
+    attn_court court = court_of(l, c->trace, c->trace_user);
+    ATTN_TRY(attn_policy_diffusion(&court, c->config, l->category, &problem, &l->choice, error));
+    l->current = l->choice;
+    attn_log_selection(c, l->role, l->category, &l->choice);
+    return ATTN_OK;
+}
+
 attn_status attn_layer_open(attn_context *c, const attn_layer_options *options, attn_layer **layer,
                             attn_error *error)
 {
     attn_layer_options o;
-    attn_layer *l = NULL;
+    attn_site site;
     if (!c || !layer)
         return attn_fail(error, ATTN_KIND_INVALID_VALUE,
                          "%s is NULL; pass an open context and a place for the layer",
                          c ? "layer" : "context");
     *layer = NULL;
-    attn_site site;
     if (!c->facts.live)
-        return attn_fail(error, ATTN_KIND_PACKAGE_MISSING,
-                         "this context describes another machine (%s), where nothing can run; open one "
-                         "without facts, or ask "
-                         "attn_resolve",
-                         c->facts.platform);
+        return attn_fail(
+            error, ATTN_KIND_PACKAGE_MISSING,
+            "this context describes another machine (%s), where nothing can run; open one without facts, or "
+            "ask attn_resolve",
+            c->facts.platform);
     ATTN_TRY(read_options(c, options, &o, &site, error));
-    l = attn_take_zeroed(&c->allocator, sizeof *l);
+    attn_layer *l = attn_take_zeroed(&c->allocator, sizeof *l);
     if (!l) return attn_fail(error, ATTN_KIND_OUT_OF_MEMORY, "no memory for a layer");
     l->context = c;
     l->site = site;
-    l->permitted = attn_model_permits_trtllm(o.pipeline);
-    l->role = attn_copy_text(&c->allocator, role_of(&o));
-    l->category = o.category ? attn_copy_text(&c->allocator, o.category) : NULL;
-    attn_status status = ATTN_OK;
-    if (!l->role || (o.category && !l->category))
-        status = attn_fail(error, ATTN_KIND_OUT_OF_MEMORY, "no memory for a layer");
-    attn_problem problem;
-    attn_site_problem(&site, &problem);
-    attn_court court = court_of(c, &l->site, l->permitted, l->role, c->trace, c->trace_user);
-    l->generation = atomic_load(&c->registry.generation);
-    if (!status) status = attn_policy_diffusion(&court, c->config, l->category, &problem, &l->choice, error);
-    if (status) {
+    attn_status status = fill_layer(l, &o, error);
+    if (status)
         attn_layer_close(l);
-        return status;
-    }
-    l->current = l->choice;
-    attn_log_selection(c, l->role, l->category, &l->choice);
-    *layer = l;
-    return ATTN_OK;
+    else
+        *layer = l;
+    return status;
 }
 
 void attn_layer_close(attn_layer *l)
@@ -130,6 +165,7 @@ void attn_layer_close(attn_layer *l)
     attn_plan_release(c, l->plan);
     attn_drop(&c->allocator, l->role);
     attn_drop(&c->allocator, l->category);
+    attn_drop(&c->allocator, l->impl_overrides);
     attn_drop(&c->allocator, l);
 }
 
@@ -153,7 +189,7 @@ static attn_status judge_anew(attn_layer *l, const attn_problem *problem, const 
                               attn_error *error)
 {
     attn_context *c = l->context;
-    attn_court court = court_of(c, &l->site, l->permitted, l->role, c->trace, c->trace_user);
+    attn_court court = court_of(l, c->trace, c->trace_user);
     if (l->choice.explicit_choice)
         return attn_fail(
             error, against->first,
@@ -174,7 +210,7 @@ static attn_status choose_for_call(attn_layer *l, const attn_problem *problem, a
 {
     attn_context *c = l->context;
     attn_reasons reasons;
-    attn_court court = court_of(c, &l->site, l->permitted, l->role, c->trace, c->trace_user);
+    attn_court court = court_of(l, c->trace, c->trace_user);
     attn_trace who = {.role = l->role,
                       .source = l->choice.source,
                       .backend = l->choice.backend->name,
@@ -193,7 +229,7 @@ static attn_status follow_overrides(attn_layer *l, attn_error *error)
     attn_context *c = l->context;
     attn_problem problem;
     attn_site_problem(&l->site, &problem);
-    attn_court court = court_of(c, &l->site, l->permitted, l->role, c->trace, c->trace_user);
+    attn_court court = court_of(l, c->trace, c->trace_user);
     l->generation = atomic_load(&c->registry.generation);
     ATTN_TRY(attn_policy_diffusion(&court, c->config, l->category, &problem, &l->choice, error));
     attn_plan_release(c, l->plan);
@@ -360,17 +396,21 @@ attn_status attn_explain(attn_context *c, const attn_layer_options *options, con
                          attn_trace_fn sink, void *user, attn_error *error)
 {
     attn_layer_options o;
-    attn_site site;
+    attn_layer l = {.context = c};
     attn_problem problem;
-    attn_choice choice;
     attn_request r;
     if (!c) return attn_fail(error, ATTN_KIND_INVALID_VALUE, "context is NULL; open one with attn_open");
-    ATTN_TRY(read_options(c, options, &o, &site, error));
-    attn_site_problem(&site, &problem);
+    ATTN_TRY(read_options(c, options, &o, &l.site, error));
+    ATTN_TRY(check_overrides(o.impl_overrides, error));
+    attn_site_problem(&l.site, &problem);
     if (args) {
-        ATTN_TRY(attn_request_read(&site, args, &r, error));
+        ATTN_TRY(attn_request_read(&l.site, args, &r, error));
         problem = r.problem;
     }
-    attn_court court = court_of(c, &site, attn_model_permits_trtllm(o.pipeline), role_of(&o), sink, user);
-    return attn_policy_diffusion(&court, c->config, o.category, &problem, &choice, error);
+    /* The layer lives for this call only, so the caller's strings serve as they are. */
+    l.role = (char *)(uintptr_t)role_of(&o);
+    l.impl_overrides = (char *)(uintptr_t)o.impl_overrides;
+    l.permitted = attn_model_permits_trtllm(o.pipeline);
+    attn_court court = court_of(&l, sink, user);
+    return attn_policy_diffusion(&court, c->config, o.category, &problem, &l.choice, error);
 }

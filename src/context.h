@@ -71,13 +71,14 @@ struct attn_context {
     char thread_text[256];
     attn_lock log_lock;
     attn_logged *logged;
+    bool remarked; /* what is odd about the machine was said */
     bool pool_held;
 };
 
 struct attn_layer {
     attn_context *context;
     attn_site site;
-    char *role, *category;
+    char *role, *category, *impl_overrides;
     bool permitted;     /* the model permits TRTLLM as a default */
     attn_choice choice; /* made when the layer opened */
     attn_choice

@@ -403,6 +403,9 @@ typedef struct attn_layer_options {
     int64_t window_right; /* keeps j <= position + right */
     uint64_t needs;       /* ATTN_FEATURE bits that calls will ask for; filters automatic candidates */
     const char *pipeline; /* class name of the model's pipeline, see attn_model_permits_trtllm; NULL: none */
+    const char *impl_overrides; /* "BACKEND=implementation,...": replaces the implementation if that backend
+                                   is selected; names (registry or log names) that are not selected are
+                                   ignored; NULL: none */
 } attn_layer_options;
 #define ATTN_LAYER_BATCH_INVARIANT 1u
 
@@ -615,6 +618,13 @@ typedef struct attn_probe_info {
     const char *name;
     const char *text; /* why, one sentence */
 } attn_probe_info;
+
+/* The platform of this machine, as a context without options would find it: probed at the first call and kept
+ * for the process; "cpu" when no probe says yes. set_current replaces it (NULL: probe anew at the next call)
+ * for this function alone; contexts are never affected. Fails: ambiguous_platform (current then gives NULL).
+ */
+ATTN_API const char *attn_platform_current(attn_error *error);
+ATTN_API attn_status attn_platform_set_current(const char *name, attn_error *error);
 
 /* Facts of this machine, or those the context was given; live as long as the context. */
 ATTN_API const attn_facts *attn_context_facts(const attn_context *context);

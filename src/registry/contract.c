@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { CUDNN_9_5 = 90500 };
+
 /* One property each; true means it holds. */
 typedef bool check_fn(const attn_facts *f, int64_t head_size, const char *arg);
 
@@ -194,7 +196,6 @@ void attn_contract_check(const attn_backend *b, const attn_facts *f, int64_t hea
 const char *attn_contract_condition(attn_condition condition, const attn_facts *f, int64_t head_size,
                                     bool permitted)
 {
-    enum { CUDNN_9_5 = 90500 };
     switch (condition) {
     case PERMITTED:
         return permitted ? NULL : "the model does not permit it";
@@ -207,5 +208,18 @@ const char *attn_contract_condition(attn_condition condition, const attn_facts *
     case ALWAYS:
         break;
     }
+    return NULL;
+}
+
+const char *attn_contract_remark(const attn_facts *f, bool *warning)
+{
+    static const char tested[] = "10.0 10.3 12.0 12.1";
+    *warning = blackwell(f) && f->cudnn_version < CUDNN_9_5;
+    if (*warning)
+        return "this is a Blackwell GPU and cuDNN is absent or older than 9.5: CUDNN_ATTN is passed over; "
+               "install cuDNN 9.5 "
+               "or later";
+    if (blackwell(f) && !listed(tested, version, arch(f)))
+        return "this Blackwell variant is none of 10.0, 10.3, 12.0 and 12.1, on which the choice was tested";
     return NULL;
 }

@@ -20,4 +20,8 @@ typedef enum attn_condition { ALWAYS, PERMITTED, BLACKWELL, CUDNN_READY, HEAD_KN
 const char *attn_contract_condition(attn_condition condition, const attn_facts *facts, int64_t head_size,
                                     bool permitted);
 
+/* What people should know of a machine beside the choice, or NULL: a Blackwell GPU with too old a cuDNN (a
+ * warning), or of a variant that nobody has tested. */
+const char *attn_contract_remark(const attn_facts *facts, bool *warning);
+
 #endif

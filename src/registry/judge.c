@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 static void check_features(const attn_impl *impl, const attn_problem *p, attn_reasons *reasons)
 {
@@ -128,10 +129,50 @@ static void refuse_demoted(const attn_court *court, const attn_impl_slot *slot, 
     snprintf(verdict->text, sizeof verdict->text, "%s", reasons.text);
 }
 
+/* The implementation that the layer's table names for a backend; false when the table says nothing of it. */
+static bool named_for(const attn_court *court, const attn_backend *b, char *impl, size_t bytes)
+{
+    for (const char *p = court->impl_overrides; p && *p;) {
+        size_t length = strcspn(p, ","), name = strcspn(p, "=,");
+        bool names = (name == strlen(b->name) && !strncasecmp(p, b->name, name)) ||
+                     (name == strlen(b->log_name) && !strncasecmp(p, b->log_name, name));
+        if (names && p[name] == '=') {
+            snprintf(impl, bytes, "%.*s", (int)(length - name - 1), p + name + 1);
+            return true;
+        }
+        p += length + (p[length] == ',');
+    }
+    return false;
+}
+
+/* A replacement must do what it stands in for: an implementation that does not serve the backend is refused.
+ */
+static void try_named(const attn_court *court, const attn_backend *b, const char *impl,
+                      const attn_problem *problem, const attn_trace *who, attn_verdict *verdict)
+{
+    attn_reasons reasons;
+    const attn_impl_slot *slot = attn_registry_impl(court->registry, impl);
+    if (slot && attn_impl_serves(&slot->impl, b->name)) {
+        try_impl(court, slot, problem, who, verdict);
+        return;
+    }
+    attn_reasons_start(&reasons, court->sink, court->user, who);
+    attn_reason(&reasons, ATTN_KIND_UNKNOWN_NAME,
+                "impl_overrides puts '%s' behind %s, but %s%s; name one that serves it", impl, b->name,
+                slot ? "it serves " : "there is no such implementation", slot ? slot->served : "");
+    verdict->kind = reasons.first;
+    snprintf(verdict->text, sizeof verdict->text, "%s", reasons.text);
+}
+
 static void try_all(const attn_court *court, const attn_backend *b, const attn_problem *problem,
                     const attn_trace *who, attn_verdict *verdict)
 {
     const attn_impl_slot *override = attn_registry_override(court->registry, b);
+    char named[64];
+    if (named_for(court, b, named, sizeof named)) {
+        try_named(court, b, named, problem, who, verdict);
+        return;
+    }
     for (size_t i = 0; i < court->registry->impl_count; i++) {
         const attn_impl_slot *slot = court->registry->impls[i];
         bool demoted = i < 64 && court->demoted >> i & 1;

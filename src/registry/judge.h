@@ -13,7 +13,8 @@ typedef struct attn_court {
     bool permitted;          /* the model permits TRTLLM as a default */
     uint64_t demoted; /* bits of implementations that failed at run time; automatic choices pass them over */
     const char *role, *source;
-    attn_trace_fn sink; /* may be NULL */
+    const char *impl_overrides; /* of the layer, "BACKEND=implementation,..."; NULL: none */
+    attn_trace_fn sink;         /* may be NULL */
     void *user;
 } attn_court;
 
