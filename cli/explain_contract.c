@@ -29,7 +29,7 @@ static int find_backend(const attn_context *context, const char *name, attn_back
 
 static json_t *beyond(const attn_backend_info *backend, const attn_layer_options *site)
 {
-    const uint64_t masks = ATTN_FEATURE(MASK_KEEP) | ATTN_FEATURE(MASK_ADDITIVE);
+    const uint64_t masks = ATTN_FEATURE(MASK_KEEP) | ATTN_FEATURE(MASK_ADDITIVE) | ATTN_FEATURE(KEY_MASK);
     json_t *list = json_array();
     if (!explain_contract_has_size(backend->head_sizes, site->head_dim))
         json_array_append_new(list, json_sprintf("head size %" PRId64 ": the contract of %s has %s",

@@ -81,6 +81,22 @@ static int info_json(const attn_context *context, const attn_context_info *info,
     return report_json(object);
 }
 
+/* The first device of a platform that is not the CPU; the facts tell of it. */
+static void print_device(const attn_context *context, const char *platform)
+{
+    json_t *facts = strcmp(platform, "cpu") ? facts_json(context) : NULL;
+    json_t *capability = json_object_get(facts, "compute_capability");
+    int cudnn = (int)json_integer_value(json_object_get(facts, "cudnn_version"));
+    if (!facts) return;
+    printf("device      %s:0  %s", platform, json_string_value(json_object_get(facts, "device_name")));
+    if (json_is_array(capability))
+        printf(", capability %d.%d", (int)json_integer_value(json_array_get(capability, 0)),
+               (int)json_integer_value(json_array_get(capability, 1)));
+    if (cudnn) printf(", cuDNN %d.%d.%d", cudnn / 10000, cudnn / 100 % 100, cudnn % 100);
+    printf("\n");
+    json_decref(facts);
+}
+
 static void print_probes(const attn_context *context)
 {
     attn_probe_info p = {.size = sizeof p};
@@ -129,6 +145,7 @@ static int info_text(const attn_context *context, const attn_context_info *info,
 {
     printf("attn        %s\n", attn_version());
     printf("platform    %s\n", info->platform);
+    print_device(context, info->platform);
     printf("device      cpu:0  %s, %ld cores online\n", cpu, sysconf(_SC_NPROCESSORS_ONLN));
     printf("kernels     %s: %s\n", info->isa, info->isa_text);
     printf("threads     %s\n", info->thread_text);

@@ -186,6 +186,9 @@ static attn_status init_platform(attn_context *c, const attn_options *o, attn_er
     if (o->facts) {
         c->facts = *o->facts;
         c->platform = &attn_platform_cpu;
+        if (*c->facts.unknown)
+            attn_context_log(c, ATTN_LOG_WARNING,
+                             "the facts list packages that this version does not know: %s", c->facts.unknown);
         return ATTN_OK;
     }
     ATTN_TRY(probe_all(c, error));
@@ -214,9 +217,9 @@ static attn_status init_config(attn_context *c, const attn_options *o, attn_erro
     ATTN_TRY(attn_config_normalise(c->config, error));
     if (!c->config->from_environment) return ATTN_OK;
     char *roles = json_dumps(c->config->roles, JSON_COMPACT);
-    attn_context_log(c, ATTN_LOG_INFO,
-                     "DIFFUSION_ATTENTION_BACKEND='%s' sets the default to %s; per role: %s", value,
-                     attn_spec_backend(c->config->default_spec), roles ? roles : "{}");
+    attn_context_log(
+        c, ATTN_LOG_INFO, "DIFFUSION_ATTENTION_BACKEND='%s' sets the default to %s; per role: %s",
+        c->config->environment, attn_spec_backend(c->config->default_spec), roles ? roles : "{}");
     free(roles);
     return ATTN_OK;
 }

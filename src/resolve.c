@@ -43,7 +43,7 @@ static attn_status hand_over(const attn_choice *choice, attn_resolution *r, attn
 {
     json_t *table = attn_spec_handover(choice->backend->name, choice->spec);
     if (!table) return ATTN_OK;
-    char *text = json_dumps(table, JSON_COMPACT);
+    char *text = json_dumps(table, JSON_COMPACT | JSON_REAL_PRECISION(15));
     json_decref(table);
     size_t bytes = text ? strlen(text) + 1 : 0;
     if (bytes && bytes <= sizeof r->handover) memcpy(r->handover, text, bytes);

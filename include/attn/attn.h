@@ -337,7 +337,7 @@ typedef struct attn_options {
     const char *overrides;   /* "BACKEND=implementation,...": the implementation behind a backend */
     attn_log_fn log;
     void *log_user;
-    attn_trace_fn trace; /* receives every reason of every refusal */
+    attn_trace_fn trace; /* receives every reason against candidates of layers */
     void *trace_user;
     attn_parallel_for_fn parallel_for; /* NULL: the library's own pool, shared by the process */
     void *parallel_user;
@@ -509,9 +509,9 @@ ATTN_API attn_status attn_forward(attn_layer *layer, const attn_args *args, attn
 ATTN_API attn_status attn_workspace_size(attn_layer *layer, const attn_args *args, size_t *bytes,
                                          attn_error *error);
 
-/* One trace event as a line of text ("cross  SAGE_ATTN: refused (package_missing): ..."), or with json as one
- * JSON object, for sinks that write logs. Returns the bytes needed with the final 0. Strings of the event may
- * be NULL. */
+/* One trace event as a line of text ("role 'cross' via platform default: SAGE_ATTN: refused
+ * (package_missing): ..."), or with json as one JSON object, for sinks that write logs. Returns the bytes
+ * needed with the final 0. Strings of the event may be NULL. */
 ATTN_API size_t attn_trace_format(const attn_trace *trace, int json, char *text, size_t bytes);
 
 /* Walks the same code as attn_layer_open (and, with args, as attn_forward up to the kernel) and tells

@@ -226,6 +226,7 @@ typedef struct attn_device_info {
     int64_t memory_free, memory_total; /* bytes */
     int64_t architecture;              /* a vendor's own number, where there is one */
     char name[128];
+    int64_t dnn_version; /* of the vendor's library of neural network kernels: cuDNN 9.5.0 is 90500 */
 } attn_device_info;
 
 #define ATTN_PLATFORM_GRAPH_CAPTURE    1u /* calls can be captured into a device graph */

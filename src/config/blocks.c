@@ -108,7 +108,7 @@ const char *attn_json_type(const json_t *value)
 /* The value as the user would recognise it, cut to a few words. */
 static const char *show(const json_t *value, char *text, size_t bytes)
 {
-    char *dump = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    char *dump = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
     snprintf(text, bytes, "%.60s", dump ? dump : "?");
     free(dump);
     return text;

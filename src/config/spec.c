@@ -252,7 +252,7 @@ attn_status attn_config_text(attn_config *c, char *text, size_t bytes, size_t *n
     json_t *root = json_pack("{sO? sO}", "default", c->default_spec, "per_role", c->roles);
     if (root && c->auto_by)
         json_object_set_new(root, "default", json_pack("{ss ss}", "backend", "auto", "by", c->auto_by));
-    char *dump = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
+    char *dump = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
     json_decref(root);
     if (!dump) return no_memory(error);
     if (needed) *needed = strlen(dump) + 1;

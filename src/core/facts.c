@@ -54,6 +54,12 @@ int attn_package_find(const char *key)
     return -1;
 }
 
+bool attn_facts_have(const attn_facts *facts, const char *key)
+{
+    int package = attn_package_find(key);
+    return package >= 0 && facts->packages >> package & 1;
+}
+
 const char *attn_facts_arch(const attn_facts *facts, char *text, size_t bytes)
 {
     bool cuda = !strcmp(facts->platform, "cuda");
@@ -89,7 +95,8 @@ static void fill_preset(attn_facts *f, const struct preset *p)
     f->xpu_architecture = p->xpu;
     for (const char *at = p->packages; *at; at += strcspn(at, " "), at += *at == ' ') {
         snprintf(word, sizeof word, "%.*s", (int)strcspn(at, " "), at);
-        f->packages |= (uint64_t)1 << attn_package_find(word);
+        int package = attn_package_find(word);
+        if (package >= 0) f->packages |= (uint64_t)1 << package;
     }
 }
 
@@ -141,6 +148,16 @@ static attn_status read_capability(const json_t *value, attn_facts *f, attn_erro
     return ATTN_OK;
 }
 
+static void note_unknown(attn_facts *f, const char *key)
+{
+    const char *keys[ATTN_PACKAGES];
+    for (int i = 0; i < ATTN_PACKAGES; i++) keys[i] = packages[i].key;
+    const char *near = attn_nearest(key, keys, ATTN_PACKAGES);
+    size_t used = strlen(f->unknown);
+    snprintf(f->unknown + used, sizeof f->unknown - used, "%s%.40s%s%s%s", used ? ", " : "", key,
+             near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
+}
+
 static attn_status read_packages(json_t *value, attn_facts *f, attn_error *error)
 {
     const char *key;
@@ -151,8 +168,9 @@ static attn_status read_packages(json_t *value, attn_facts *f, attn_error *error
     {
         int package = attn_package_find(key);
         if (!json_is_boolean(there)) return bad_type(key, "a boolean", error);
-        /* A package this version knows nothing of cannot change a choice. */
+        /* A package this version knows nothing of cannot change a choice, but it may be a slip. */
         if (package >= 0 && json_is_true(there)) f->packages |= (uint64_t)1 << package;
+        if (package < 0) note_unknown(f, key);
     }
     return ATTN_OK;
 }

@@ -21,12 +21,14 @@ struct attn_facts {
     bool has_xpu_architecture;
     int64_t xpu_architecture;
     uint64_t packages; /* bits 1 << ATTN_PACKAGE_* */
+    char unknown[160]; /* packages that were listed and are not known here, for a remark */
 };
 
 const char *attn_package_key(int package);
 const char *attn_package_name(int package);
 const char *attn_package_from(int package);
-int attn_package_find(const char *key); /* -1: unknown */
+int attn_package_find(const char *key);                         /* -1: unknown */
+bool attn_facts_have(const attn_facts *facts, const char *key); /* false for an unknown key as well */
 /* "sm_90", or the platform's name where there is no capability. Returns text. */
 const char *attn_facts_arch(const attn_facts *facts, char *text, size_t bytes);
 

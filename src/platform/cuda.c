@@ -76,6 +76,19 @@ static int32_t device_count(void)
     return (int32_t)count;
 }
 
+/* 0 when cuDNN is not installed. */
+static int64_t cudnn_version(void)
+{
+    static const char *const files[] = {"libcudnn.so.9", "libcudnn.so", NULL};
+    size_t (*version)(void);
+    const attn_symbol symbols[] = {{"cudnnGetVersion", &version}, {NULL, NULL}};
+    char why[128];
+    void *library = attn_library_open(files, symbols, why, sizeof why);
+    int64_t found = library ? (int64_t)version() : 0;
+    attn_library_close(library);
+    return found;
+}
+
 static int device(int32_t index, attn_device_info *info)
 {
     nvml n;
@@ -96,6 +109,7 @@ static int device(int32_t index, attn_device_info *info)
         info->memory_total = (int64_t)memory.total;
     }
     nvml_close(&n);
+    info->dnn_version = cudnn_version();
     return there;
 }
 

@@ -90,6 +90,7 @@ void attn_platform_facts(const attn_platform *platform, attn_facts *facts)
     facts->has_capability = device.has_capability != 0;
     facts->major = device.major;
     facts->minor = device.minor;
+    facts->cudnn_version = (int32_t)device.dnn_version;
     facts->has_xpu_architecture = device.architecture != 0;
     facts->xpu_architecture = device.architecture;
     snprintf(facts->device_name, sizeof facts->device_name, "%s", device.name);

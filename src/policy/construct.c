@@ -24,7 +24,7 @@ static attn_status check(const attn_court *court, const struct row *row, const c
     if (!listed(row->choices, value))
         return attn_fail(error, ATTN_KIND_INVALID_VALUE, "%s: quant.%s is %s; this backend takes %s",
                          row->backend, row->field, value, row->choices);
-    if (*row->package && !(court->facts->packages >> attn_package_find(row->package) & 1))
+    if (*row->package && !attn_facts_have(court->facts, row->package))
         return attn_fail(error, ATTN_KIND_PACKAGE_INCOMPATIBLE,
                          "%s: quant.%s = %s needs %s, which the installed FlashInfer lacks; upgrade it or "
                          "remove the block",

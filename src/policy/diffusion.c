@@ -5,11 +5,13 @@
 #include <string.h>
 
 static const struct route {
-    const char *platform, *backend;
+    const char *platform;
+    const attn_backend *backend;
     attn_condition conditions[2];
     const char *why;
 } routes[] = {
-#define X(domain, platform, backend, first, second, why) {platform, #backend, {first, second}, why},
+#define X(domain, platform, backend, first, second, why)                                                     \
+    {platform, &attn_built_in_backends[ATTN_BACKEND_##backend], {first, second}, why},
 #include "registry/routes.def"
 #undef X
 };
@@ -77,11 +79,25 @@ static void take(attn_choice *choice, const attn_verdict *v, const char *reason)
     snprintf(choice->reason, sizeof choice->reason, "%s", reason);
 }
 
+/* As many whole reasons as fit; the first at least, cut if it must be. */
+static const char *brief(const char *reasons, char *text, size_t bytes)
+{
+    size_t length = strlen(reasons);
+    if (length >= bytes) {
+        length = 0;
+        for (const char *p = reasons; (p = strstr(p, "; ")) && (size_t)(p - reasons) < bytes; p += 2)
+            length = (size_t)(p - reasons);
+        /* A sentence may hold "; " before its way out: what was kept is still a clause. */
+    }
+    snprintf(text, bytes, "%.*s", (int)(length ? length : bytes - 1), reasons);
+    return text;
+}
+
 static attn_status obey(const attn_court *court, const char *name, const attn_problem *problem,
                         attn_choice *choice, attn_error *error)
 {
     attn_verdict v;
-    char instead[256];
+    char instead[200], why[230];
     const attn_backend *b = attn_registry_backend(court->registry, name);
     if (!b) {
         judge_rest(court, problem, 0);
@@ -91,8 +107,8 @@ static attn_status obey(const attn_court *court, const char *name, const attn_pr
     judge_rest(court, problem, (uint64_t)1 << index_of(court, b) % 64);
     if (!v.usable)
         return attn_fail(error, v.kind,
-                         "%s, chosen by %.90s for role '%.40s', cannot run here: %.200s; usable instead: %s",
-                         b->name, court->source, court->role, v.text,
+                         "%s, chosen by %.90s for role '%.40s', cannot run here: %s; usable instead: %s",
+                         b->name, court->source, court->role, brief(v.text, why, sizeof why),
                          usable_instead(court, problem, instead, sizeof instead));
     take(choice, &v, "chosen by name");
     return ATTN_OK;
@@ -120,13 +136,23 @@ static bool try_route(const attn_court *court, const struct route *route, const 
 {
     const char *why = against(court, route);
     if (why) {
-        pass_over(passed, bytes, route->backend, why);
+        pass_over(passed, bytes, route->backend->name, why);
         return false;
     }
-    attn_judge_backend(court, attn_registry_backend(court->registry, route->backend), problem, v);
+    attn_judge_backend(court, route->backend, problem, v);
     *judged |= (uint64_t)1 << index_of(court, v->backend);
-    if (!v->usable) pass_over(passed, bytes, route->backend, v->text);
+    if (!v->usable) pass_over(passed, bytes, route->backend->name, v->text);
     return v->usable;
+}
+
+/* Rows for "*" are those of platforms without rows of their own, which modules bring; an unidentified machine
+ * has none. */
+static bool applies(const struct route *route, const char *platform)
+{
+    bool own = false;
+    for (int i = 0; i < ROUTES; i++) own = own || !strcmp(routes[i].platform, platform);
+    if (!strcmp(route->platform, "*")) return !own && strcmp(platform, "none");
+    return !strcmp(route->platform, platform);
 }
 
 static attn_status choose(const attn_court *court, const attn_problem *problem, attn_choice *choice,
@@ -136,7 +162,7 @@ static attn_status choose(const attn_court *court, const attn_problem *problem, 
     uint64_t judged = 0; /* routes name built-in backends, which are fewer than 64 */
     attn_verdict v = {.kind = ATTN_KIND_NOT_IMPLEMENTED};
     for (int i = 0; i < ROUTES && !choice->backend; i++) {
-        if (strcmp(routes[i].platform, court->facts->platform) ||
+        if (!applies(&routes[i], court->facts->platform) ||
             !try_route(court, &routes[i], problem, &judged, passed, sizeof passed, &v))
             continue;
         snprintf(reason, sizeof reason, "automatic choice for %s: %s%s%s", court->facts->platform,
@@ -184,7 +210,7 @@ attn_status attn_policy_capability(attn_court *court, const attn_config *config,
     choice->backend = attn_registry_backend(court->registry, asked);
     if (!choice->backend) return unknown(court, asked, error);
     const char *import = choice->backend->imports;
-    if (*import && !(court->facts->packages >> attn_package_find(import) & 1))
+    if (*import && !attn_facts_have(court->facts, import))
         return attn_fail(error, ATTN_KIND_PACKAGE_MISSING,
                          "%s cannot be asked for its capabilities: it needs the package %s; install it",
                          choice->backend->name, import);

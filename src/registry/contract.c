@@ -18,7 +18,7 @@ static bool blackwell(const attn_facts *f)
 
 static bool has(const attn_facts *f, int package)
 {
-    return f->packages >> package & 1;
+    return package >= 0 && f->packages >> package & 1;
 }
 
 /* "9.0" as 90; minors have one digit. */
@@ -141,14 +141,15 @@ static bool check_XPU_ARCH_NOT(const attn_facts *f, int64_t head_size, const cha
 }
 
 static const struct requirement {
-    const char *platform, *backend;
+    const char *platform;
+    int backend; /* row of backends.def */
     check_fn *check;
     const char *argument;
     attn_kind kind;
     const char *sentence;
 } requirements[] = {
 #define X(platform, backend, check, argument, kind, sentence)                                                \
-    {platform, #backend, check_##check, argument, ATTN_KIND_##kind, sentence},
+    {platform, ATTN_BACKEND_##backend, check_##check, argument, ATTN_KIND_##kind, sentence},
 #include "registry/requirements.def"
 #undef X
 };
@@ -185,8 +186,8 @@ void attn_contract_check(const attn_backend *b, const attn_facts *f, int64_t hea
     char text[160];
     for (size_t i = 0; i < sizeof requirements / sizeof *requirements; i++) {
         const struct requirement *r = &requirements[i];
-        bool applies =
-            !strcmp(r->backend, b->name) && (!strcmp(r->platform, "*") || !strcmp(r->platform, f->platform));
+        bool applies = b == &attn_built_in_backends[r->backend] &&
+                       (!strcmp(r->platform, "*") || !strcmp(r->platform, f->platform));
         if (applies && !r->check(f, head_size, r->argument))
             attn_reason(reasons, r->kind, "%s %s (%s)", b->name, r->sentence,
                         found(r, f, head_size, text, sizeof text));

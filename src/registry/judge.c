@@ -114,6 +114,13 @@ static void try_impl(const attn_court *court, const attn_impl_slot *slot, const 
     }
 }
 
+static bool is_demoted(const attn_court *court, const attn_impl_slot *slot)
+{
+    for (size_t i = 0; i < court->registry->impl_count && i < 64; i++)
+        if (court->registry->impls[i] == slot) return court->demoted >> i & 1;
+    return false;
+}
+
 /* An implementation that failed in an earlier call of this layer is not tried again. */
 static void refuse_demoted(const attn_court *court, const attn_impl_slot *slot, const attn_trace *backend,
                            attn_verdict *verdict)
@@ -153,7 +160,10 @@ static void try_named(const attn_court *court, const attn_backend *b, const char
     attn_reasons reasons;
     const attn_impl_slot *slot = attn_registry_impl(court->registry, impl);
     if (slot && attn_impl_serves(&slot->impl, b->name)) {
-        try_impl(court, slot, problem, who, verdict);
+        if (is_demoted(court, slot))
+            refuse_demoted(court, slot, who, verdict);
+        else
+            try_impl(court, slot, problem, who, verdict);
         return;
     }
     attn_reasons_start(&reasons, court->sink, court->user, who);
@@ -175,9 +185,8 @@ static void try_all(const attn_court *court, const attn_backend *b, const attn_p
     }
     for (size_t i = 0; i < court->registry->impl_count; i++) {
         const attn_impl_slot *slot = court->registry->impls[i];
-        bool demoted = i < 64 && court->demoted >> i & 1;
         if (!attn_impl_serves(&slot->impl, b->name) || (override && slot != override)) continue;
-        if (demoted) {
+        if (is_demoted(court, slot)) {
             refuse_demoted(court, slot, who, verdict);
             continue;
         }

@@ -102,10 +102,10 @@ static attn_status check_header(const char *path, outcome *o)
 static attn_status check_allowed(const char *path, const char *name, const char *allow, outcome *o)
 {
     if (allowed(allow, name)) return ATTN_OK;
-    return attn_fail(
-        &o->error, ATTN_KIND_MODULE_UNLOADABLE,
-        "module %s ('%s') was not loaded: the list of allowed modules is '%s'; add it to ATTN_PLUGINS", path,
-        name, allow);
+    return attn_fail(&o->error, ATTN_KIND_MODULE_UNLOADABLE,
+                     "module %s ('%s') was not loaded: the list of allowed modules (ATTN_PLUGINS, else "
+                     "VLLM_PLUGINS) is '%s'; add it there",
+                     path, name, allow);
 }
 
 static attn_status add_parts(attn_registry *r, const attn_module *m, int module, attn_error *why)

@@ -7,13 +7,12 @@
 #include <string.h>
 #include <strings.h>
 
-static const attn_backend rows[] = {
+const attn_backend attn_built_in_backends[ATTN_BACKENDS] = {
 #define X(name, log, family, platforms, mask, spans, heads, needs, imports)                                  \
     {#name, log, family, platforms, mask, spans, heads, needs, imports, false},
 #include "registry/backends.def"
 #undef X
 };
-enum { ROWS = sizeof rows / sizeof *rows };
 
 #define X(symbol) extern const attn_impl symbol;
 #include "registry/impls.def"
@@ -65,8 +64,8 @@ void attn_registry_clear(attn_registry *r)
 
 const attn_backend *attn_registry_backend_at(const attn_registry *r, size_t i)
 {
-    if (i < ROWS) return &rows[i];
-    return i - ROWS < r->extra_count ? &r->extra[i - ROWS] : NULL;
+    if (i < ATTN_BACKENDS) return &attn_built_in_backends[i];
+    return i - ATTN_BACKENDS < r->extra_count ? &r->extra[i - ATTN_BACKENDS] : NULL;
 }
 
 const attn_backend *attn_registry_backend(const attn_registry *r, const char *name)
@@ -126,7 +125,7 @@ const attn_impl_slot *attn_registry_override(const attn_registry *r, const attn_
 
 attn_status attn_registry_ready(attn_registry *r, attn_error *error)
 {
-    r->overrides = attn_take_zeroed(r->allocator, (ROWS + r->extra_count) * sizeof *r->overrides);
+    r->overrides = attn_take_zeroed(r->allocator, (ATTN_BACKENDS + r->extra_count) * sizeof *r->overrides);
     return r->overrides ? ATTN_OK : no_memory(error);
 }
 

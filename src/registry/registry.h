@@ -14,6 +14,14 @@ typedef struct attn_backend {
     bool from_module;
 } attn_backend;
 
+/* Rows of backends.def by number, so that other tables name backends in a way that the compiler checks. */
+enum {
+#define X(name, log, family, platforms, mask, spans, heads, needs, imports) ATTN_BACKEND_##name,
+#include "registry/backends.def"
+#undef X
+    ATTN_BACKENDS
+};
+
 typedef struct attn_impl_slot {
     attn_impl impl; /* copied and zero-filled: a module may have a shorter struct */
     int module;     /* index into modules, -1: built in */
@@ -52,6 +60,7 @@ typedef struct attn_registry {
 attn_status attn_registry_init(attn_registry *registry, const attn_allocator *allocator, attn_error *error);
 void attn_registry_clear(attn_registry *registry);
 
+extern const attn_backend attn_built_in_backends[ATTN_BACKENDS];
 /* Case-insensitive; NULL: unknown. */
 const attn_backend *attn_registry_backend(const attn_registry *registry, const char *name);
 const attn_backend *attn_registry_backend_at(const attn_registry *registry, size_t index);

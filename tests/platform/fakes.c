@@ -183,6 +183,15 @@ int mtmlLibraryCountDevice(const void *session, uint32_t *count)
 }
 #endif
 
+#ifdef FAKE_CUDNN
+EXPORT size_t cudnnGetVersion(void);
+
+size_t cudnnGetVersion(void)
+{
+    return 91002;
+}
+#endif
+
 #ifdef FAKE_COLLECTIVE
 EXPORT int fake_collective(void);
 

@@ -15,6 +15,8 @@ want() {
 }
 want 0 "NVML reports 2 devices" info
 want 0 '"device_name": "Fake GPU"' info --json
+want 0 '"cudnn_version": 91002' info --json
+want 0 "cuda:0  Fake GPU, capability 9.0, cuDNN 9.10.2" info
 want 0 "cpu_flash" run --problem b1h2s16d32:f32
 want 3 "package_missing" explain --role self --device cuda
 want 0 "choice      FLASH_ATTN" explain --role self

@@ -125,6 +125,42 @@ static void overrides_reach_cached_answers(void **state)
     attn_close(context);
 }
 
+/* A replacement that fails when it runs is passed over once, like any automatic choice. */
+static void a_failing_replacement_is_demoted(void **state)
+{
+    test_call c;
+    (void)state;
+    call_make(&c, NULL, ATTN_F32, (dims){1, 4, 4, 2, 2, 8, 8});
+    call_mix32(&c, 1, 2, 3);
+    c.options.module_path = TEST_MODULES "/fails_at_run.so";
+    c.layer.impl_overrides = "FLASH_ATTN=fails_at_run";
+    attn_context *context = context_open(&c.options);
+    attn_layer *layer = layer_open(context, &c.layer);
+    assert_int_equal(attn_forward(layer, &c.args, NULL), ATTN_OK);
+    attn_layer_info info = {.size = sizeof info};
+    attn_layer_get_info(layer, &info);
+    assert_int_equal(info.demotions, 1);
+    assert_string_equal(info.backend, "TORCH_SDPA");
+    attn_layer_close(layer);
+    attn_close(context);
+    call_free(&c);
+}
+
+/* A platform that only a module knows has rows of its own for the automatic choice, and says what is missing.
+ */
+static void a_platform_from_a_module_is_chosen_for(void **state)
+{
+    attn_error error = ATTN_ERROR_INIT;
+    attn_resolution r = {.size = sizeof r};
+    attn_query q = {.size = sizeof q, .head_size = 64};
+    (void)state;
+    attn_options o = {.size = sizeof o, .module_path = TEST_MODULES "/vendor_a.so"};
+    attn_context *context = context_open(&o);
+    assert_int_equal(attn_resolve(context, &q, &r, NULL, NULL, &error), ATTN_NOT_AVAILABLE);
+    text_has(error.text, "no implementation of TORCH_SDPA for vendor_a");
+    attn_close(context);
+}
+
 static void the_process_has_a_platform(void **state)
 {
     attn_error error = ATTN_ERROR_INIT;
@@ -199,6 +235,8 @@ int main(void)
         cmocka_unit_test(a_replacement_must_serve_the_backend),
         cmocka_unit_test(overrides_come_and_go),
         cmocka_unit_test(overrides_reach_cached_answers),
+        cmocka_unit_test(a_failing_replacement_is_demoted),
+        cmocka_unit_test(a_platform_from_a_module_is_chosen_for),
         cmocka_unit_test(the_process_has_a_platform),
         cmocka_unit_test(oddities_of_a_machine_are_told_once),
         cmocka_unit_test(events_become_lines),
