@@ -88,7 +88,8 @@ static void print_device(const attn_context *context, const char *platform)
     json_t *capability = json_object_get(facts, "compute_capability");
     int cudnn = (int)json_integer_value(json_object_get(facts, "cudnn_version"));
     if (!facts) return;
-    printf("device      %s:0  %s", platform, json_string_value(json_object_get(facts, "device_name")));
+    const char *name = json_string_value(json_object_get(facts, "device_name"));
+    printf("device      %s:0  %s", platform, *name ? name : "(unnamed)");
     if (json_is_array(capability))
         printf(", capability %d.%d", (int)json_integer_value(json_array_get(capability, 0)),
                (int)json_integer_value(json_array_get(capability, 1)));
