@@ -129,6 +129,8 @@ static int show_config(const struct context_values *values, int json)
         status = cli_fail(&error, ATTN_KIND_OUT_OF_MEMORY, "no memory for the configuration's text");
     if (!status) status = attn_config_text(config, text, bytes, NULL, &error);
     if (!status) printf("%s\n", text);
+    if (!status && attn_config_auto_by(config))
+        report_note("auto was said by %s", attn_config_auto_by(config));
     free(text);
     attn_config_free(config);
     return status ? report_failure_json(&error, json) : CLI_OK;

@@ -40,28 +40,41 @@ static void remark(attn_context *c)
     if (text && !said) attn_context_log(c, warning ? ATTN_LOG_WARNING : ATTN_LOG_INFO, "%s", text);
 }
 
+/* What makes two selections the same line; NULL without memory. */
+static attn_logged *selection_key(attn_context *c, const char *role, const char *category,
+                                  const attn_choice *choice)
+{
+    static const char format[] = "%s\n%s\n%s\n%s";
+    const char *fallback = category ? category : "";
+    int bytes = snprintf(NULL, 0, format, role, fallback, choice->backend->log_name, choice->source) + 1;
+    attn_logged *note = attn_take(&c->allocator, sizeof *note + (size_t)bytes, 16);
+    if (note)
+        snprintf(note->key, (size_t)bytes, format, role, fallback, choice->backend->log_name, choice->source);
+    return note;
+}
+
 /* One line a (role, category, backend, source), however many layers there are. */
 void attn_log_selection(attn_context *c, const char *role, const char *category, const attn_choice *choice)
 {
-    char line[1024];
-    snprintf(line, sizeof line, "role '%.64s'%s%.64s%s: backend %s (%s) via %s: %s", role,
-             category ? " (category '" : "", category ? category : "", category ? "')" : "",
-             choice->backend->name, choice->slot ? choice->slot->impl.name : "by contract", choice->source,
-             choice->reason);
+    if (!c->log) return;
+    attn_logged *note = selection_key(c, role, category, choice);
     attn_lock_take(&c->log_lock);
-    attn_logged *seen = c->logged;
-    while (seen && strcmp(seen->line, line)) seen = seen->next;
-    size_t bytes = strlen(line) + 1;
-    /* Without memory for the note the line is merely said again. */
-    attn_logged *note = seen ? NULL : attn_take(&c->allocator, sizeof *note + bytes, 16);
-    if (note) {
-        memcpy(note->line, line, bytes);
+    attn_logged *seen = note ? c->logged : NULL;
+    while (seen && strcmp(seen->key, note->key)) seen = seen->next;
+    if (note && !seen) {
         note->next = c->logged;
         c->logged = note;
     }
     attn_lock_give(&c->log_lock);
-    if (!seen) attn_context_log(c, ATTN_LOG_INFO, "%s", line);
-    if (!seen && !choice->explicit_choice) remark(c);
+    if (seen) {
+        attn_drop(&c->allocator, note);
+        return;
+    }
+    attn_context_log(c, ATTN_LOG_INFO, "role '%.120s'%s%.120s%s: backend %s (%s) via %.300s: %s", role,
+                     category ? " (category '" : "", category ? category : "", category ? "')" : "",
+                     choice->backend->log_name, choice->slot ? choice->slot->impl.name : "by contract",
+                     choice->source, choice->reason);
+    if (!choice->explicit_choice) remark(c);
 }
 
 /* Copies what the caller said and settles the device. */
@@ -197,12 +210,14 @@ static attn_status judge_anew(attn_layer *l, const attn_problem *problem, const 
             "'auto'",
             l->choice.backend->name, l->choice.source, l->role, against->text);
     court.demoted = l->demoted;
-    ATTN_TRY(attn_policy_diffusion(&court, c->config, l->category, problem, &l->current, error));
-    if (!l->rejudged && against->count)
-        attn_context_log(c, ATTN_LOG_WARNING,
-                         "role '%.60s': this call cannot run on %s (%s), so %s runs it: %s", l->role,
-                         l->choice.backend->name, against->text, l->current.backend->name, l->current.reason);
+    attn_choice next; /* a failure leaves the layer as it was */
+    ATTN_TRY(attn_policy_diffusion(&court, c->config, l->category, problem, &next, error));
+    l->current = next;
+    if (l->rejudged || !against->count) return ATTN_OK;
     l->rejudged = true;
+    attn_context_log(c, ATTN_LOG_WARNING, "role '%.60s': this call cannot run on %s (%s), so %s runs it: %s",
+                     l->role, l->choice.backend->name, against->text, l->current.backend->name,
+                     l->current.reason);
     return ATTN_OK;
 }
 
@@ -230,8 +245,13 @@ static attn_status follow_overrides(attn_layer *l, attn_error *error)
     attn_problem problem;
     attn_site_problem(&l->site, &problem);
     attn_court court = court_of(l, c->trace, c->trace_user);
-    l->generation = atomic_load(&c->registry.generation);
-    ATTN_TRY(attn_policy_diffusion(&court, c->config, l->category, &problem, &l->choice, error));
+    uint64_t generation = atomic_load(&c->registry.generation);
+    attn_choice next; /* a failure leaves the layer stale, so that the next call fails alike */
+    ATTN_TRY(attn_policy_diffusion(&court, c->config, l->category, &problem, &next, error));
+    l->choice = l->current = next;
+    l->generation = generation;
+    l->demoted = 0;
+    l->rejudged = false;
     attn_plan_release(c, l->plan);
     l->plan = NULL;
     attn_log_selection(c, l->role, l->category, &l->choice);
@@ -239,7 +259,7 @@ static attn_status follow_overrides(attn_layer *l, attn_error *error)
 }
 
 /* In steady state the layer's last plan is the answer and nothing is chosen, locked or allocated. */
-static attn_status plan_call(attn_layer *l, const attn_problem *problem, attn_error *error)
+static attn_status plan_call(attn_layer *l, const attn_problem *problem, bool *at_fault, attn_error *error)
 {
     bool stale =
         l->generation != atomic_load_explicit(&l->context->registry.generation, memory_order_relaxed);
@@ -247,7 +267,9 @@ static attn_status plan_call(attn_layer *l, const attn_problem *problem, attn_er
     if (l->plan && !memcmp(&l->plan->problem, problem, sizeof *problem)) return ATTN_OK;
     attn_plan *plan;
     ATTN_TRY(choose_for_call(l, problem, error));
+    *at_fault = true;
     ATTN_TRY(attn_plan_get(l->context, l->current.slot, problem, &plan, error));
+    *at_fault = false;
     attn_plan_release(l->context, l->plan);
     l->plan = plan;
     const attn_impl *impl = &plan->slot->impl;
@@ -270,20 +292,6 @@ static bool empty(const attn_problem *p)
     return !p->batch || !p->heads || !p->q_len;
 }
 
-/* What a module reports is told with its name; a kind of success from a failure is its broken promise. */
-static attn_status run_impl(attn_context *c, const attn_plan *plan, const attn_call *call, attn_error *error)
-{
-    attn_error why = ATTN_ERROR_INIT;
-    const attn_impl_slot *slot = plan->slot;
-    attn_status status = slot->impl.run(&c->host, plan->state, call, &why);
-    if (!status) return ATTN_OK;
-    attn_kind kind = why.kind ? why.kind : ATTN_KIND_INTERNAL;
-    const char *text = why.text[0] ? why.text : "it gave no reason";
-    if (slot->module < 0) return attn_fail(error, kind, "%s", text);
-    return attn_fail(error, kind, "%.60s of module '%.60s' failed: %.380s", slot->impl.name,
-                     c->registry.modules[slot->module].name, text);
-}
-
 static attn_status run_in(attn_layer *l, attn_request *r, char *memory, size_t stride, attn_error *error)
 {
     attn_context *c = l->context;
@@ -295,7 +303,10 @@ static attn_status run_in(attn_layer *l, attn_request *r, char *memory, size_t s
     r->call.scratch = memory + r->joint_bytes + shared;
     r->call.scratch_stride = stride;
     if (r->joint) attn_joint_gather(r, memory);
-    ATTN_TRY(run_impl(c, plan, &r->call, error));
+    attn_error why = ATTN_ERROR_INIT;
+    attn_status status = plan->slot->impl.run(&c->host, plan->state, &r->call, &why);
+    r->at_fault = status != ATTN_OK;
+    if (status) return attn_impl_failed(c, plan->slot, status, &why, error);
     if (attn_call_cancelled(&r->call))
         return attn_fail(error, ATTN_KIND_CANCELLED,
                          "the call was cancelled by the caller's flag; outputs are undefined");
@@ -336,16 +347,18 @@ static attn_status run(attn_layer *l, attn_request *r, attn_error *error)
 
 static attn_status prepare(attn_layer *l, const attn_args *args, attn_request *r, attn_error *error)
 {
+    r->at_fault = false;
     if (!l) return attn_fail(error, ATTN_KIND_INVALID_VALUE, "layer is NULL; open one with attn_layer_open");
     ATTN_TRY(attn_request_read(&l->site, args, r, error));
-    return plan_call(l, &r->problem, error);
+    return plan_call(l, &r->problem, &r->at_fault, error);
 }
 
-/* An automatic choice whose implementation refuses at run time falls to the next candidate, once and for all
- * of this layer's calls; an explicit one reports. */
-static bool may_demote(const attn_layer *l, attn_status status)
+/* An automatic choice whose implementation itself refuses, when it plans or runs, falls to the next
+ * candidate, once and for all of this layer's calls; an explicit one reports. */
+static bool may_demote(const attn_layer *l, attn_status status, bool at_fault)
 {
-    return (status == ATTN_UNSUPPORTED || status == ATTN_NOT_AVAILABLE) && !l->current.explicit_choice;
+    return at_fault && (status == ATTN_UNSUPPORTED || status == ATTN_NOT_AVAILABLE) &&
+           !l->current.explicit_choice;
 }
 
 static void demote(attn_layer *l, const attn_error *why)
@@ -360,24 +373,29 @@ static void demote(attn_layer *l, const attn_error *why)
     l->plan = NULL;
 }
 
-static attn_status forward_once(attn_layer *l, const attn_args *args, attn_error *error)
+static attn_status forward_once(attn_layer *l, const attn_args *args, bool *at_fault, attn_error *error)
 {
     attn_request r;
-    ATTN_TRY(prepare(l, args, &r, error));
-    if (empty(&r.problem)) return ATTN_OK;
-    if (attn_call_cancelled(&r.call))
-        return attn_fail(error, ATTN_KIND_CANCELLED,
-                         "the caller's cancel flag was raised before the call; nothing ran");
-    return run(l, &r, error);
+    attn_status status = prepare(l, args, &r, error);
+    if (!status && !empty(&r.problem)) {
+        if (attn_call_cancelled(&r.call))
+            status = attn_fail(error, ATTN_KIND_CANCELLED,
+                               "the caller's cancel flag was raised before the call; nothing ran");
+        else
+            status = run(l, &r, error);
+    }
+    *at_fault = l && r.at_fault;
+    return status;
 }
 
 attn_status attn_forward(attn_layer *l, const attn_args *args, attn_error *error)
 {
     attn_error first = ATTN_ERROR_INIT;
-    attn_status status = forward_once(l, args, &first);
-    for (int tries = 0; status && l && l->plan && may_demote(l, status) && tries < 64; tries++) {
+    bool at_fault;
+    attn_status status = forward_once(l, args, &at_fault, &first);
+    for (int tries = 0; status && tries < 64 && may_demote(l, status, at_fault); tries++) {
         demote(l, &first);
-        status = forward_once(l, args, &first);
+        status = forward_once(l, args, &at_fault, &first);
     }
     return status ? attn_fail(error, first.kind, "%s", first.text) : ATTN_OK;
 }
@@ -386,6 +404,7 @@ attn_status attn_workspace_size(attn_layer *l, const attn_args *args, size_t *by
 {
     attn_request r;
     size_t stride;
+    if (!bytes) return attn_fail(error, ATTN_KIND_INVALID_VALUE, "bytes is NULL; pass a place for the size");
     ATTN_TRY(prepare(l, args, &r, error));
     return attn_plan_bytes(l->plan, l->context->host.threads, r.joint_bytes, &stride, bytes)
                ? ATTN_OK

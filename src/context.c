@@ -1,6 +1,7 @@
 /* context.c: opening a context, and what it can list. */
 #include "context.h"
 
+#include "core/text.h"
 #include "core/threads.h"
 #include "kernels/isa.h"
 
@@ -106,12 +107,14 @@ static attn_status init_isa(attn_context *c, const attn_options *o, attn_error *
 static attn_status init_registry(attn_context *c, const attn_options *o, attn_error *error)
 {
     const char *path = setting(o, o->module_path, "ATTN_MODULE_PATH");
+    bool standard = !o->module_path; /* the installed folder is looked at unless the caller names a path */
     const char *allow = o->plugins;
     if (!allow && !(o->flags & ATTN_OPEN_IGNORE_ENV)) allow = getenv("ATTN_PLUGINS");
     /* An allow-list that vLLM users already have is honoured as well. */
     if (!allow && !(o->flags & ATTN_OPEN_IGNORE_ENV)) allow = getenv("VLLM_PLUGINS");
     ATTN_TRY(attn_registry_init(&c->registry, &c->allocator, error));
-    ATTN_TRY(attn_registry_load(&c->registry, path ? path : ATTN_MODULE_FOLDER, path != NULL, allow, error));
+    if (path) ATTN_TRY(attn_registry_load(&c->registry, path, true, allow, error));
+    if (standard) ATTN_TRY(attn_registry_load(&c->registry, ATTN_MODULE_FOLDER, false, allow, error));
     for (size_t i = 0; i < c->registry.module_count; i++)
         attn_context_log(c, c->registry.modules[i].kind ? ATTN_LOG_WARNING : ATTN_LOG_INFO, "module %s: %s",
                          c->registry.modules[i].path, c->registry.modules[i].text);
@@ -156,18 +159,23 @@ static const char *probe_names(const attn_context *c, char *text, size_t bytes)
 static attn_status pin_platform(attn_context *c, const char *name, attn_error *error)
 {
     char names[256];
+    const attn_probed *no = NULL;
     c->platform = &attn_platform_cpu;
     if (!strcmp(name, attn_platform_cpu.name)) return ATTN_OK;
     for (size_t i = c->probe_count; i-- > 0;) {
         const attn_probed *p = &c->probes[i];
         if (strcmp(p->name, name)) continue;
-        c->platform = p->platform;
-        if (p->positive) return ATTN_OK;
-        return attn_fail(error, ATTN_KIND_PACKAGE_MISSING,
-                         "platform %.60s was pinned but its probe says no: %.200s; install it "
-                         "or leave the pin out",
-                         name, p->why);
+        if (p->positive) {
+            c->platform = p->platform;
+            return ATTN_OK;
+        }
+        no = p;
     }
+    if (no)
+        return attn_fail(
+            error, ATTN_KIND_PACKAGE_MISSING,
+            "platform %.60s was pinned but its probe says no: %.200s; install it or leave the pin out", name,
+            no->why);
     return attn_fail(error, ATTN_KIND_UNKNOWN_NAME, "platform '%.60s' is not known; there are %s", name,
                      probe_names(c, names, sizeof names));
 }
@@ -180,6 +188,24 @@ static attn_status find_platform(attn_context *c, attn_error *error)
     return ATTN_OK;
 }
 
+/* A described machine is of a platform that this build or one of its modules knows, or of none. */
+static attn_status check_described(const attn_context *c, attn_error *error)
+{
+    const char *name = c->facts.platform, *names[16] = {"none", "cpu"};
+    size_t count = 2;
+    bool known = !strcmp(name, "none") || attn_platform_named(name);
+    for (size_t i = 0; i < c->registry.platform_count; i++)
+        known = known || !strcmp(name, c->registry.platforms[i].platform->name);
+    if (known) return ATTN_OK;
+    for (size_t i = 0; attn_platform_at(i) && count < 16; i++) names[count++] = attn_platform_at(i)->name;
+    const char *near = attn_nearest(name, names, count);
+    return attn_fail(error, ATTN_KIND_UNKNOWN_NAME,
+                     "the facts are of platform '%.31s';%s%s%s there are cuda, rocm, npu, xpu, musa, cpu, "
+                     "none and those of "
+                     "loaded modules",
+                     name, near ? " did you mean " : "", near ? near : "", near ? "?" : "");
+}
+
 static attn_status init_platform(attn_context *c, const attn_options *o, attn_error *error)
 {
     attn_platform_facts(&attn_platform_cpu, &c->cpu_facts);
@@ -189,7 +215,7 @@ static attn_status init_platform(attn_context *c, const attn_options *o, attn_er
         if (*c->facts.unknown)
             attn_context_log(c, ATTN_LOG_WARNING,
                              "the facts list packages that this version does not know: %s", c->facts.unknown);
-        return ATTN_OK;
+        return check_described(c, error);
     }
     ATTN_TRY(probe_all(c, error));
     ATTN_TRY(o->platform ? pin_platform(c, o->platform, error) : find_platform(c, error));
@@ -241,6 +267,13 @@ static attn_status init(attn_context *c, const attn_options *o, attn_error *erro
     return init_config(c, o, error);
 }
 
+static attn_status check_flags(const attn_options *o, attn_error *error)
+{
+    if (!(o->flags & ~ATTN_OPEN_IGNORE_ENV)) return ATTN_OK;
+    return attn_fail(error, ATTN_KIND_INVALID_VALUE,
+                     "attn_options.flags is 0x%x; the only flag is ATTN_OPEN_IGNORE_ENV", o->flags);
+}
+
 static attn_status check_allocator(const attn_allocator *allocator, attn_error *error)
 {
     if (!allocator || (allocator->alloc && allocator->release)) return ATTN_OK;
@@ -261,6 +294,7 @@ attn_status attn_open(const attn_options *options, attn_context **context, attn_
         return attn_fail(error, ATTN_KIND_INVALID_STRUCT,
                          "attn_options.size is %u; it is at least %zu, set it to sizeof(attn_options)",
                          options->size, least);
+    ATTN_TRY(check_flags(&o, error));
     ATTN_TRY(check_allocator(o.allocator, error));
     const attn_allocator *allocator = o.allocator ? o.allocator : &attn_malloc_allocator;
     attn_context *c = attn_take_zeroed(allocator, sizeof *c);

@@ -28,7 +28,7 @@ typedef struct attn_plans {
 /* Selections that were logged, so that forty layers of one role make one line. */
 typedef struct attn_logged {
     struct attn_logged *next;
-    char line[];
+    char key[];
 } attn_logged;
 
 /* Answers of attn_resolve, by a hash of the question. */
@@ -103,6 +103,10 @@ void attn_log_selection(attn_context *context, const char *role, const char *cat
 void attn_answers_clear(attn_context *context);
 
 /* plan.c */
+/* Tells a failure of an implementation, with the module's name; a status without a kind gets the status's
+ * first kind. */
+attn_status attn_impl_failed(const attn_context *context, const attn_impl_slot *slot, attn_status status,
+                             const attn_error *why, attn_error *error);
 void attn_plans_init(attn_plans *plans, uint32_t most);
 void attn_plans_clear(attn_context *context);
 /* Finds or makes the plan; the caller owns a reference. */

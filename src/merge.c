@@ -97,6 +97,8 @@ static double weights(double la, double lb, double *wa, double *wb)
 {
     double most = la > lb ? la : lb;
     *wa = *wb = 0;
+    /* What is not a number, or infinitely heavy, has no honest weight: it shows in the result. */
+    if (isnan(la) || isnan(lb) || la == INFINITY || lb == INFINITY) return *wa = *wb = NAN;
     if (most == -INFINITY) return -INFINITY;
     double ea = exp(la - most), eb = exp(lb - most), sum = ea + eb;
     *wa = ea / sum;
@@ -115,7 +117,7 @@ static void merge_row(const part *a, const part *b, const part *to, int64_t batc
         double x = read_number(at(&a->out, batch, row, head) + d * a->out.stride[3] * width, t);
         double y = read_number(at(&b->out, batch, row, head) + d * b->out.stride[3] * width, t);
         /* A part of weight 0 is left out, so that whatever it holds cannot spread. */
-        double sum = (wa > 0 ? wa * x : 0) + (wb > 0 ? wb * y : 0);
+        double sum = (wa == 0 ? 0 : wa * x) + (wb == 0 ? 0 : wb * y);
         write_number(at(&to->out, batch, row, head) + d * to->out.stride[3] * width, t, sum);
     }
     *(float *)(void *)at(&to->lse, batch, head, row) = (float)lse;
@@ -123,7 +125,8 @@ static void merge_row(const part *a, const part *b, const part *to, int64_t batc
 
 static bool same_place(const attn_view *a, const attn_view *b)
 {
-    return a->data == b->data && !memcmp(a->stride, b->stride, sizeof a->stride);
+    return a->data == b->data && a->dtype == b->dtype && a->ndim == b->ndim &&
+           !memcmp(a->stride, b->stride, sizeof a->stride);
 }
 
 /* The result may be one of the parts, element for element, but not lie across one. */
@@ -139,6 +142,9 @@ static attn_status check_target(const part *a, const part *b, const part *to, at
                     "%s overlaps %s in memory; make it the same tensor or give it memory of its own",
                     outputs[o]->name, inputs[i]->name);
     }
+    if (attn_views_overlap(&to->out, &to->lse))
+        return attn_fail(error, ATTN_KIND_INVALID_LAYOUT,
+                         "out overlaps lse in memory; give each memory of its own");
     return ATTN_OK;
 }
 

@@ -31,6 +31,16 @@ void attn_plans_clear(attn_context *context)
     attn_lock_destroy(&plans->lock);
 }
 
+attn_status attn_impl_failed(const attn_context *context, const attn_impl_slot *slot, attn_status status,
+                             const attn_error *why, attn_error *error)
+{
+    attn_kind kind = why->kind ? why->kind : attn_kind_of(status);
+    const char *text = why->text[0] ? why->text : "it gave no reason";
+    if (slot->module < 0) return attn_fail(error, kind, "%s", text);
+    return attn_fail(error, kind, "%.60s of module '%.60s' failed: %.380s", slot->impl.name,
+                     context->registry.modules[slot->module].name, text);
+}
+
 static bool matches(const attn_plan *plan, const attn_impl_slot *slot, const attn_problem *problem)
 {
     return plan->slot == slot && !memcmp(&plan->problem, problem, sizeof *problem);
@@ -74,12 +84,14 @@ static attn_status make(attn_context *context, const attn_impl_slot *slot, const
     plan->slot = slot;
     plan->problem = *problem;
     atomic_init(&plan->owners, 2); /* the cache and the caller */
-    attn_status status = slot->impl.plan(&context->host, problem, &plan->state, &plan->workspace, error);
-    if (status)
-        attn_drop(&context->allocator, plan);
-    else
+    attn_error why = ATTN_ERROR_INIT;
+    attn_status status = slot->impl.plan(&context->host, problem, &plan->state, &plan->workspace, &why);
+    if (!status) {
         *made = plan;
-    return status;
+        return ATTN_OK;
+    }
+    attn_drop(&context->allocator, plan);
+    return attn_impl_failed(context, slot, status, &why, error);
 }
 
 attn_status attn_plan_get(attn_context *context, const attn_impl_slot *slot, const attn_problem *problem,

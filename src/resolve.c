@@ -103,6 +103,7 @@ static void remember(attn_context *c, const attn_query *q, const char *role, uin
     if (!a) return;
     *a = (attn_answer){
         .query = *q, .generation = generation, .resolution = *r, .has_category = q->category != NULL};
+    a->query.role = a->query.category = NULL; /* the caller's; our copies follow */
     a->role = memcpy(a + 1, role, roles);
     a->category = memcpy(a->role + roles, category, categories);
     attn_lock_take(&c->answers.lock);

@@ -293,9 +293,12 @@ ATTN_API attn_status attn_config_set_environment(attn_config *config, const char
 /* A JSON file with any of the keys diffusion_attention_backend, diffusion_attention_config,
  * fastvideo_vsa_topk. Fails: io, syntax, invalid_type, unknown_or_missing_key, invalid_value. */
 ATTN_API attn_status attn_config_load_file(attn_config *config, const char *path, attn_error *error);
-/* The canonical form, as indented JSON: what is in force after all sources, with every default of the typed
- * blocks; an "auto" that was said carries who said it. *needed (may be NULL) receives the bytes with the
- * final 0. Fails: every configuration kind. */
+/* Who said "auto" as the default ("--diffusion-attention-backend", "attention_config.default"), or NULL when
+ * the default is a backend or nobody said anything. */
+ATTN_API const char *attn_config_auto_by(attn_config *config);
+/* The canonical form, as indented JSON that parses back: what is in force after all sources, with every
+ * default of the typed blocks. *needed (may be NULL) receives the bytes with the final 0. Fails: every
+ * configuration kind. */
 ATTN_API attn_status attn_config_text(attn_config *config, char *text, size_t bytes, size_t *needed,
                                       attn_error *error);
 
@@ -553,7 +556,7 @@ typedef struct attn_resolution {
     const char *backend;                   /* lives as long as the context */
     const char *log_name;
     const char *implementation; /* NULL when only the contract was asked */
-    char source[256];
+    char source[1152];
     char reason[512];
     char handover[1024]; /* JSON, the flat table that the backend is handed; "" for none */
 } attn_resolution;

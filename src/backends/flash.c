@@ -1,6 +1,7 @@
 /* flash.c: tiled attention with an online softmax: facts, plan and answers. */
 #include "backends/flash.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -126,6 +127,11 @@ static int64_t count_slots(const flash_plan *plan, const attn_host *host, const 
 
 /* ---- the implementation ----------------------------------------------------------------------------- */
 
+static int out_of_float(double size)
+{
+    return size < 1e-30 || size > 1e30;
+}
+
 static void accept(const attn_host *host, const attn_problem *p, attn_reasons *reasons)
 {
     char text[256];
@@ -137,6 +143,13 @@ static void accept(const attn_host *host, const attn_problem *p, attn_reasons *r
         attn_reason(
             reasons, ATTN_KIND_DTYPE_UNSUPPORTED,
             "the additive mask has an element type that cpu_flash cannot add; give it as f32, f16 or bf16");
+    /* The kernels hold both in f32, where these would become zero or infinite. A scale of 0 is not known yet.
+     */
+    if (p->scale != 0 && (out_of_float(fabs(p->scale)) || (p->softcap > 0 && out_of_float(p->softcap))))
+        attn_reason(
+            reasons, ATTN_KIND_FEATURE_UNSUPPORTED,
+            "cpu_flash takes scales and softcaps from 1e-30 to 1e30, not %g and %g; use the reference",
+            p->scale, p->softcap);
     if ((p->features & ATTN_FEATURE(PACKED)) && (p->features & ATTN_FEATURE(QUERY_RANGES)))
         attn_reason(reasons, ATTN_KIND_FEATURE_UNSUPPORTED,
                     "query ranges place the rows of one sequence; cpu_flash does not take them with packed "

@@ -183,12 +183,17 @@ static attn_status read_text(const char *path, const field *f, json_t *value, js
 
 enum { LAYER_MOST = 65535 };
 
-static void add_layer(json_t *set, int64_t layer)
+/* A set of layers while it is read. */
+typedef struct layer_set {
+    bool has[LAYER_MOST + 1];
+} layer_set;
+
+static json_t *layer_array(const layer_set *set)
 {
-    size_t at = 0;
-    while (at < json_array_size(set) && json_integer_value(json_array_get(set, at)) < layer) at++;
-    if (at == json_array_size(set) || json_integer_value(json_array_get(set, at)) != layer)
-        json_array_insert_new(set, at, json_integer(layer));
+    json_t *list = json_array();
+    for (int i = 0; i <= LAYER_MOST; i++)
+        if (set->has[i]) json_array_append_new(list, json_integer(i));
+    return list;
 }
 
 static const char *skip_blanks(const char *p)
@@ -209,7 +214,7 @@ static const char *layer_number(const char *p, int64_t *number)
 }
 
 /* One item "N" or "A-B"; NULL when it is neither. */
-static const char *layer_item(const char *p, json_t *set)
+static const char *layer_item(const char *p, layer_set *set)
 {
     int64_t first, last;
     p = layer_number(p, &first);
@@ -217,11 +222,11 @@ static const char *layer_item(const char *p, json_t *set)
     last = first;
     if (*p == '-') p = layer_number(skip_blanks(p + 1), &last);
     if (!p || last < first) return NULL;
-    for (int64_t i = first; i <= last; i++) add_layer(set, i);
+    for (int64_t i = first; i <= last; i++) set->has[i] = true;
     return p;
 }
 
-static bool read_layer_text(const char *text, json_t *set)
+static bool read_layer_text(const char *text, layer_set *set)
 {
     for (const char *p = skip_blanks(text); *p; p = skip_blanks(p)) {
         if (*p == ',') {
@@ -234,7 +239,7 @@ static bool read_layer_text(const char *text, json_t *set)
     return true;
 }
 
-static attn_status read_layer_list(const char *path, const field *f, json_t *list, json_t *set,
+static attn_status read_layer_list(const char *path, const field *f, json_t *list, layer_set *set,
                                    attn_error *error)
 {
     size_t i;
@@ -250,7 +255,7 @@ static attn_status read_layer_list(const char *path, const field *f, json_t *lis
             return attn_fail(error, ATTN_KIND_INVALID_VALUE,
                              "%s.%s: the selector holds %" PRId64 "; layers are 0 to %d", path, f->key, layer,
                              LAYER_MOST);
-        add_layer(set, layer);
+        set->has[layer] = true;
     }
     return ATTN_OK;
 }
@@ -260,7 +265,8 @@ static attn_status read_layers(const char *path, const field *f, json_t *value, 
 {
     attn_status status = ATTN_OK;
     const char *text = json_string_value(value);
-    json_t *set = json_array();
+    layer_set *set = calloc(1, sizeof *set);
+    if (!set) return attn_fail(error, ATTN_KIND_OUT_OF_MEMORY, "no memory for %s.%s", path, f->key);
     if (json_is_array(value))
         status = read_layer_list(path, f, value, set, error);
     else if (!text)
@@ -272,8 +278,8 @@ static attn_status read_layers(const char *path, const field *f, json_t *value, 
             attn_fail(error, ATTN_KIND_INVALID_VALUE,
                       "%s.%s: the selector is '%.60s'; its items are N or A-B with A <= B, as in \"0-3,38\"",
                       path, f->key, text);
-    *normal = status ? NULL : set;
-    if (status) json_decref(set);
+    *normal = status ? NULL : layer_array(set);
+    free(set);
     return status;
 }
 

@@ -1,6 +1,7 @@
 /* dotted.c: --diffusion-attention-config.PATH VALUE as a part of one JSON object. */
 #include "config/spec.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Size suffixes of numbers: decimal in lower case, binary in upper case. */
@@ -28,13 +29,16 @@ static json_t *scaled(const char *value)
     return result;
 }
 
-/* "A,B" as a list of texts, for a path that ends in '+'. */
+/* "A,B" as a list of texts, for a path that ends in '+'; NULL when an item is not UTF-8. */
 static json_t *split(const char *value)
 {
     json_t *list = json_array();
     for (const char *p = value;; p++) {
         size_t length = strcspn(p, ",");
-        json_array_append_new(list, json_stringn(p, length));
+        if (json_array_append_new(list, json_stringn(p, length))) {
+            json_decref(list);
+            return NULL;
+        }
         p += length;
         if (!*p) return list;
     }
@@ -47,51 +51,72 @@ static json_t *parse_value(const char *value)
     return parsed ? parsed : json_string(value);
 }
 
-/* Objects merge key by key, anything else replaces. */
-static void merge(json_t *into, const char *key, json_t *value)
+/* Objects merge key by key, anything else replaces. Keys and values were checked before. */
+static void merge(json_t *into, json_t *from)
 {
-    json_t *old = json_object_get(into, key);
-    const char *inner;
-    json_t *item;
-    if (!json_is_object(old) || !json_is_object(value)) {
-        json_object_set(into, key, value);
-        return;
-    }
-    json_object_foreach(value, inner, item)
+    const char *key;
+    json_t *value;
+    json_object_foreach(from, key, value)
     {
-        merge(old, inner, item);
+        json_t *old = json_object_get(into, key);
+        if (json_is_object(old) && json_is_object(value))
+            merge(old, value);
+        else
+            json_object_set(into, key, value);
     }
 }
 
-attn_status attn_config_add_path(json_t *root, const char *path, const char *value, attn_error *error)
+enum { PARTS = 32, PART = 128 };
+
+/* Puts value (a reference that is taken) into nested objects, from the last part of the path to the first.
+ * NULL: a part is not UTF-8. */
+static json_t *nest(char parts[PARTS][PART], int count, json_t *value)
 {
-    char key[128];
-    json_t *at = root;
-    size_t length = strlen(path);
-    bool list = length && path[length - 1] == '+';
-    if (list) length--;
-    for (const char *p = path, *end = path + length; p <= end; p++) {
-        size_t step = strcspn(p, ".");
-        if (step > (size_t)(end - p)) step = (size_t)(end - p);
-        if (!step || step >= sizeof key)
+    for (int i = count - 1; i >= 0 && value; i--) {
+        json_t *outer = json_object();
+        if (json_object_set_new(outer, parts[i], value)) {
+            json_decref(outer);
+            outer = NULL;
+        }
+        value = outer;
+    }
+    return value;
+}
+
+static attn_status read_parts(const char *path, size_t length, char parts[PARTS][PART], int *count,
+                              attn_error *error)
+{
+    *count = 0;
+    for (size_t at = 0; at <= length;) {
+        size_t step = strcspn(path + at, ".");
+        if (step > length - at) step = length - at;
+        if (!step || step >= PART)
             return attn_fail(error, ATTN_KIND_SYNTAX,
                              "the path '%.120s' has a part of %zu bytes; write it as default.backend or "
                              "per_role.self.backend",
                              path, step);
-        memcpy(key, p, step);
-        key[step] = 0;
-        p += step;
-        if (p >= end) break;
-        json_t *next = json_object_get(at, key);
-        if (!json_is_object(next)) {
-            next = json_object();
-            json_object_set_new(at, key, next);
-        }
-        at = next;
+        if (*count == PARTS)
+            return attn_fail(error, ATTN_KIND_INVALID_VALUE, "the path '%.60s...' has more than %d parts",
+                             path, PARTS);
+        snprintf(parts[(*count)++], PART, "%.*s", (int)step, path + at);
+        at += step + 1;
     }
+    return ATTN_OK;
+}
+
+attn_status attn_config_add_path(json_t *root, const char *path, const char *value, attn_error *error)
+{
+    char parts[PARTS][PART];
+    int count;
+    size_t length = strlen(path);
+    bool list = length && path[length - 1] == '+';
+    ATTN_TRY(read_parts(path, length - list, parts, &count, error));
     json_t *parsed = list ? split(value) : parse_value(value);
-    if (!parsed) return attn_fail(error, ATTN_KIND_SYNTAX, "the value of '%.120s' is not UTF-8 text", path);
-    merge(at, key, parsed);
-    json_decref(parsed);
+    json_t *nested = parsed ? nest(parts, count, parsed) : NULL;
+    if (!nested)
+        return attn_fail(error, ATTN_KIND_SYNTAX,
+                         "the path '%.120s' or its value is not UTF-8 text; correct its bytes", path);
+    merge(root, nested);
+    json_decref(nested);
     return ATTN_OK;
 }

@@ -1,7 +1,8 @@
 /* spec.c: the sources of a configuration become one. */
 #include "config/spec.h"
 
-#include <errno.h>
+#include "core/json.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,6 +51,12 @@ void attn_config_free(attn_config *c)
     free(c);
 }
 
+static attn_status no_config(attn_error *error)
+{
+    return attn_fail(error, ATTN_KIND_INVALID_VALUE,
+                     "config, or a path or value that is required, is NULL; pass it");
+}
+
 static attn_status keep_text(attn_config *c, char **place, const char *text, attn_error *error)
 {
     char *copy = text ? strdup(text) : NULL;
@@ -62,11 +69,13 @@ static attn_status keep_text(attn_config *c, char **place, const char *text, att
 
 attn_status attn_config_set_backend(attn_config *c, const char *name, attn_error *error)
 {
+    if (!c) return no_config(error);
     return keep_text(c, &c->flag_backend, name, error);
 }
 
 attn_status attn_config_set_environment(attn_config *c, const char *value, attn_error *error)
 {
+    if (!c) return no_config(error);
     return keep_text(c, &c->environment, value, error);
 }
 
@@ -77,6 +86,7 @@ attn_status attn_config_copy(const attn_config *c, attn_config **copy, attn_erro
     if (!status) status = attn_config_set_environment(*copy, c->environment, error);
     (*copy)->json = c->json ? json_deep_copy(c->json) : NULL;
     (*copy)->dotted = c->dotted ? json_deep_copy(c->dotted) : NULL;
+    (*copy)->json_from_file = c->json_from_file;
     (*copy)->has_topk = c->has_topk;
     (*copy)->topk = c->topk;
     if (!status && ((c->json && !(*copy)->json) || (c->dotted && !(*copy)->dotted)))
@@ -85,6 +95,15 @@ attn_status attn_config_copy(const attn_config *c, attn_config **copy, attn_erro
     attn_config_free(*copy);
     *copy = NULL;
     return status;
+}
+
+/* What a file says and what a flag says are two ways to say the same thing. */
+static attn_status twice(const char *flag, attn_error *error)
+{
+    return attn_fail(error, ATTN_KIND_MUTUALLY_EXCLUSIVE,
+                     "the configuration file has diffusion_attention_config and %s was given too; say it all "
+                     "in one of them",
+                     flag);
 }
 
 static attn_status load_json(const char *what, const char *text, json_t **root, attn_error *error)
@@ -99,6 +118,8 @@ static attn_status load_json(const char *what, const char *text, json_t **root, 
 attn_status attn_config_set_json(attn_config *c, const char *text, attn_error *error)
 {
     json_t *root = NULL;
+    if (!c) return no_config(error);
+    if (text && c->json_from_file) return twice(CONFIG_FLAG, error);
     if (text) ATTN_TRY(load_json(CONFIG_FLAG, text, &root, error));
     json_decref(c->json);
     c->json = root;
@@ -108,14 +129,20 @@ attn_status attn_config_set_json(attn_config *c, const char *text, attn_error *e
 
 attn_status attn_config_set_path(attn_config *c, const char *path, const char *value, attn_error *error)
 {
-    if (!c->dotted) c->dotted = json_object();
-    if (!c->dotted) return no_memory(error);
-    c->normalised = false;
-    return attn_config_add_path(c->dotted, path, value, error);
+    if (!c || !path || !value) return no_config(error);
+    if (c->json_from_file) return twice(CONFIG_FLAG ".PATH", error);
+    json_t *dotted = c->dotted ? c->dotted : json_object();
+    if (!dotted) return no_memory(error);
+    attn_status status = attn_config_add_path(dotted, path, value, error);
+    if (!c->dotted && status) json_decref(dotted);
+    if (!status) c->dotted = dotted;
+    c->normalised = c->normalised && status;
+    return status;
 }
 
 attn_status attn_config_set_vsa_topk(attn_config *c, int64_t topk, attn_error *error)
 {
+    if (!c) return no_config(error);
     if (topk < 1)
         return attn_fail(error, ATTN_KIND_INVALID_VALUE,
                          TOPK_FLAG " (fastvideo_vsa_topk) is %" PRId64 "; it is at least 1", topk);
@@ -127,24 +154,31 @@ attn_status attn_config_set_vsa_topk(attn_config *c, int64_t topk, attn_error *e
 
 /* ---- files -------------------------------------------------------------------------------------- */
 
-static attn_status read_file_key(attn_config *c, const char *path, const char *key, json_t *value,
+/* Values of a file, committed only when all of it has been read. */
+typedef struct file_values {
+    const char *backend;
+    json_t *config;
+    json_t *topk;
+} file_values;
+
+static attn_status read_file_key(file_values *v, const char *path, const char *key, json_t *value,
                                  attn_error *error)
 {
     static const char *const words[] = {"diffusion_attention_backend", "diffusion_attention_config",
                                         "fastvideo_vsa_topk"};
     if (!strcmp(key, words[0])) {
-        if (json_is_string(value)) return attn_config_set_backend(c, json_string_value(value), error);
+        v->backend = json_string_value(value);
+        if (v->backend) return ATTN_OK;
         return attn_fail(error, ATTN_KIND_INVALID_TYPE, "%.120s: %s is %s; it is a string", path, key,
                          attn_json_type(value));
     }
     if (!strcmp(key, words[1])) {
-        json_decref(c->json);
-        c->json = json_incref(value);
-        c->normalised = false;
+        v->config = value;
         return ATTN_OK;
     }
     if (!strcmp(key, words[2])) {
-        if (json_is_integer(value)) return attn_config_set_vsa_topk(c, json_integer_value(value), error);
+        v->topk = value;
+        if (json_is_integer(value)) return ATTN_OK;
         return attn_fail(error, ATTN_KIND_INVALID_TYPE, "%.120s: %s is %s; it is a whole number", path, key,
                          attn_json_type(value));
     }
@@ -155,30 +189,39 @@ static attn_status read_file_key(attn_config *c, const char *path, const char *k
                      words[2]);
 }
 
-attn_status attn_config_load_file(attn_config *c, const char *path, attn_error *error)
+static attn_status commit_file(attn_config *c, const file_values *v, attn_error *error)
 {
-    json_error_t at;
+    if (v->config && (c->json || c->dotted)) return twice(CONFIG_FLAG, error);
+    if (v->topk) ATTN_TRY(attn_config_set_vsa_topk(c, json_integer_value(v->topk), error));
+    if (v->backend) ATTN_TRY(attn_config_set_backend(c, v->backend, error));
+    if (!v->config) return ATTN_OK;
+    c->json = json_incref(v->config);
+    c->json_from_file = true;
+    c->normalised = false;
+    return ATTN_OK;
+}
+
+static attn_status read_file_root(attn_config *c, const char *path, json_t *root, attn_error *error)
+{
+    file_values v = {0};
     const char *key;
     json_t *value;
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return attn_fail(error, ATTN_KIND_IO,
-                         "the configuration file %.160s cannot be read: %s; check its path", path,
-                         strerror(errno));
-    json_t *root = json_loadf(file, JSON_REJECT_DUPLICATES, &at);
-    fclose(file);
-    if (!root)
-        return attn_fail(error, ATTN_KIND_SYNTAX, "%.160s is not JSON at line %d, column %d: %.160s", path,
-                         at.line, at.column, at.text);
-    attn_status status = ATTN_OK;
     if (!json_is_object(root))
-        status = attn_fail(error, ATTN_KIND_INVALID_TYPE, "%.160s holds %s; it holds an object", path,
-                           attn_json_type(root));
-    else
-        json_object_foreach(root, key, value)
-        {
-            if (!status) status = read_file_key(c, path, key, value, error);
-        }
+        return attn_fail(error, ATTN_KIND_INVALID_TYPE, "%.160s holds %s; it holds an object", path,
+                         attn_json_type(root));
+    json_object_foreach(root, key, value)
+    {
+        ATTN_TRY(read_file_key(&v, path, key, value, error));
+    }
+    return commit_file(c, &v, error);
+}
+
+attn_status attn_config_load_file(attn_config *c, const char *path, attn_error *error)
+{
+    json_t *root;
+    if (!c || !path) return no_config(error);
+    ATTN_TRY(attn_json_load_file("configuration", path, &root, error));
+    attn_status status = read_file_root(c, path, root, error);
     json_decref(root);
     return status;
 }
@@ -246,12 +289,18 @@ attn_status attn_config_normalise(attn_config *c, attn_error *error)
     return ATTN_OK;
 }
 
+const char *attn_config_auto_by(attn_config *c)
+{
+    return c && !attn_config_normalise(c, NULL) && !c->default_spec ? c->auto_by : NULL;
+}
+
 attn_status attn_config_text(attn_config *c, char *text, size_t bytes, size_t *needed, attn_error *error)
 {
+    if (!c) return no_config(error);
     ATTN_TRY(attn_config_normalise(c, error));
     json_t *root = json_pack("{sO? sO}", "default", c->default_spec, "per_role", c->roles);
-    if (root && c->auto_by)
-        json_object_set_new(root, "default", json_pack("{ss ss}", "backend", "auto", "by", c->auto_by));
+    if (root && c->auto_by && !c->default_spec)
+        json_object_set_new(root, "default", json_pack("{ss}", "backend", "auto"));
     char *dump = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
     json_decref(root);
     if (!dump) return no_memory(error);

@@ -12,7 +12,8 @@
 struct attn_config {
     /* as given */
     char *flag_backend, *environment;
-    json_t *json;   /* --diffusion-attention-config, NULL: not given */
+    json_t *json; /* --diffusion-attention-config, NULL: not given */
+    bool json_from_file;
     json_t *dotted; /* --diffusion-attention-config.PATH; replaces json when given */
     bool has_topk;
     int64_t topk;
@@ -28,7 +29,7 @@ struct attn_config {
 attn_status attn_config_copy(const attn_config *config, attn_config **copy, attn_error *error);
 attn_status attn_config_normalise(attn_config *config, attn_error *error);
 /* roles.c. The spec of a role, NULL: the platform chooses; and the source in the contract's words. */
-enum { ATTN_SOURCE_TEXT = 256 };
+enum { ATTN_SOURCE_TEXT = 1152 }; /* a role of 255 bytes, every one of them escaped */
 json_t *attn_config_lookup(const attn_config *config, const char *role, const char *category,
                            char source[ATTN_SOURCE_TEXT]);
 const char *attn_spec_backend(const json_t *spec);

@@ -1,6 +1,8 @@
 /* dtype.c: the public lists as functions. */
 #include "core/dtype.h"
 
+#include "core/fail.h"
+
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -63,6 +65,13 @@ attn_status attn_kind_status(attn_kind kind)
 int attn_kind_exit(attn_kind kind)
 {
     return kind_row(kind)->exit;
+}
+
+attn_kind attn_kind_of(attn_status status)
+{
+    for (attn_kind k = 1; (size_t)k < sizeof kind_rows / sizeof *kind_rows; k++)
+        if (status && kind_rows[k].name && kind_rows[k].status == status) return k;
+    return ATTN_KIND_INTERNAL;
 }
 
 static const struct dtype_row {

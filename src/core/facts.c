@@ -1,9 +1,9 @@
 /* facts.c: facts as JSON text, and presets. */
 #include "core/facts.h"
 
+#include "core/json.h"
 #include "core/text.h"
 
-#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,6 +142,12 @@ static attn_status read_capability(const json_t *value, attn_facts *f, attn_erro
     const json_t *major = json_array_get(value, 0), *minor = json_array_get(value, 1);
     if (json_array_size(value) != 2 || !json_is_integer(major) || !json_is_integer(minor))
         return bad_type("compute_capability", "[major, minor] or null", error);
+    json_int_t high = json_integer_value(major), low = json_integer_value(minor);
+    if (high < 0 || high > 99 || low < 0 || low > 9)
+        return attn_fail(error, ATTN_KIND_INVALID_VALUE,
+                         "facts: compute_capability is [%" JSON_INTEGER_FORMAT ", %" JSON_INTEGER_FORMAT
+                         "]; major is 0 to 99 and minor 0 to 9",
+                         high, low);
     f->has_capability = true;
     f->major = (int32_t)json_integer_value(major);
     f->minor = (int32_t)json_integer_value(minor);
@@ -205,6 +211,7 @@ static attn_status read_root(json_t *root, attn_facts *f, attn_error *error)
     ATTN_TRY(check_keys(root, error));
     ATTN_TRY(
         read_text(json_object_get(root, "platform"), "platform", f->platform, sizeof f->platform, error));
+    if (!strcmp(f->platform, "unspecified")) snprintf(f->platform, sizeof f->platform, "none");
     if (!*f->platform)
         return attn_fail(error, ATTN_KIND_UNKNOWN_OR_MISSING_KEY,
                          "facts have no platform; say cuda, rocm, npu, xpu, musa, "
@@ -219,34 +226,24 @@ static attn_status read_root(json_t *root, attn_facts *f, attn_error *error)
         return bad_type("cudnn_version", "a number", error);
     if (xpu && !json_is_null(xpu) && !json_is_integer(xpu))
         return bad_type("xpu_architecture", "a number", error);
+    if (json_integer_value(cudnn) < 0 || json_integer_value(cudnn) > INT32_MAX)
+        return attn_fail(error, ATTN_KIND_INVALID_VALUE,
+                         "facts: cudnn_version is %" JSON_INTEGER_FORMAT
+                         "; it is 0 or a number such as 90500",
+                         json_integer_value(cudnn));
     f->cudnn_version = (int32_t)json_integer_value(cudnn);
     f->has_xpu_architecture = json_is_integer(xpu);
     f->xpu_architecture = json_integer_value(xpu);
     return ATTN_OK;
 }
 
-static attn_status read_json(json_t *root, const json_error_t *at, const char *what, attn_facts *f,
-                             attn_error *error)
+static attn_status read_file(const char *path, attn_facts *f, attn_error *error)
 {
-    if (!root)
-        return attn_fail(error, ATTN_KIND_SYNTAX, "%.160s is not JSON at line %d, column %d: %.160s", what,
-                         at->line, at->column, at->text);
+    json_t *root;
+    ATTN_TRY(attn_json_load_file("facts", path, &root, error));
     attn_status status = read_root(root, f, error);
     json_decref(root);
     return status;
-}
-
-static attn_status read_file(const char *path, attn_facts *f, attn_error *error)
-{
-    json_error_t at;
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return attn_fail(error, ATTN_KIND_IO,
-                         "the facts file %.160s cannot be read: %s; check its path or use preset:NAME", path,
-                         strerror(errno));
-    json_t *root = json_loadf(file, JSON_REJECT_DUPLICATES, &at);
-    fclose(file);
-    return read_json(root, &at, path, f, error);
 }
 
 static attn_status finish(attn_facts *f, attn_status status, attn_facts **facts)
@@ -258,18 +255,31 @@ static attn_status finish(attn_facts *f, attn_status status, attn_facts **facts)
     return status;
 }
 
+static attn_status no_facts(attn_error *error)
+{
+    return attn_fail(error, ATTN_KIND_INVALID_VALUE,
+                     "the facts' text, or the place for them, is NULL; pass both");
+}
+
 attn_status attn_facts_parse(const char *json, attn_facts **facts, attn_error *error)
 {
     json_error_t at;
+    if (!json || !facts) return no_facts(error);
     attn_facts *f = calloc(1, sizeof *f);
     if (!f) return attn_fail(error, ATTN_KIND_OUT_OF_MEMORY, "no memory for facts");
     json_t *root = json_loads(json, JSON_REJECT_DUPLICATES, &at);
-    return finish(f, read_json(root, &at, "the text of the facts", f, error), facts);
+    attn_status status =
+        root ? read_root(root, f, error)
+             : attn_fail(error, ATTN_KIND_SYNTAX, "the facts are not JSON at line %d, column %d: %.160s",
+                         at.line, at.column, at.text);
+    json_decref(root);
+    return finish(f, status, facts);
 }
 
 attn_status attn_facts_load(const char *name, attn_facts **facts, attn_error *error)
 {
     static const char prefix[] = "preset:";
+    if (!name || !facts) return no_facts(error);
     attn_facts *f = calloc(1, sizeof *f);
     if (!f) return attn_fail(error, ATTN_KIND_OUT_OF_MEMORY, "no memory for facts");
     bool preset = !strncmp(name, prefix, sizeof prefix - 1);

@@ -2,18 +2,23 @@
 #include "core/fail.h"
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 attn_status attn_fail(attn_error *error, attn_kind kind, const char *format, ...)
 {
+    if (!kind) kind = ATTN_KIND_INTERNAL; /* a failure without a kind must not read as success */
     attn_status status = attn_kind_status(kind);
-    if (error && error->size >= sizeof *error) {
+    size_t least = offsetof(attn_error, text) + 1;
+    size_t room = error && error->size >= least ? error->size - offsetof(attn_error, text) : 0;
+    if (room > sizeof error->text) room = sizeof error->text;
+    if (room) {
         error->status = status;
         error->kind = kind;
         va_list list;
         va_start(list, format);
-        vsnprintf(error->text, sizeof error->text, format, list);
+        vsnprintf(error->text, room, format, list);
         va_end(list);
     }
     return status;
@@ -34,6 +39,7 @@ void attn_reason(attn_reasons *reasons, attn_kind kind, const char *format, ...)
     va_start(list, format);
     vsnprintf(line, sizeof line, format, list);
     va_end(list);
+    if (!kind) kind = ATTN_KIND_INTERNAL;
     if (reasons->count++ == 0) reasons->first = kind;
     size_t used = strlen(reasons->text);
     snprintf(reasons->text + used, sizeof reasons->text - used, "%s%s", used ? "; " : "", line);

@@ -23,6 +23,9 @@ struct attn_reasons {
     char text[400]; /* "first; second; ..." cut at the end */
 };
 
+/* The first kind of a status that is a failure; INTERNAL for a status that has none. */
+attn_kind attn_kind_of(attn_status status);
+
 void attn_reasons_start(attn_reasons *reasons, attn_trace_fn sink, void *user, const attn_trace *who);
 
 /* Copies `size` bytes that a caller filled into a struct of ours and clears the rest; false when size is

@@ -7,25 +7,33 @@
 
 enum { B, S, H, D };
 
-static int64_t total(const attn_joint_pair *pair)
+/* Elements of both parts; false when they are more than memory has addresses. */
+static bool place(attn_request *r, attn_joint_pair *pair, int64_t elements, size_t width)
 {
-    return attn_view_count(&pair->main) + attn_view_count(&pair->joint);
-}
-
-static void place(attn_request *r, attn_joint_pair *pair, int64_t elements, size_t width)
-{
-    pair->bytes = (size_t)elements * width;
+    size_t rounded;
+    if (elements < 0 || !attn_mul((size_t)elements, width, &pair->bytes) ||
+        !attn_add(pair->bytes, ATTN_ALIGN - 1, &rounded))
+        return false;
     pair->offset = r->joint_bytes;
-    r->joint_bytes += (pair->bytes + ATTN_ALIGN - 1) / ATTN_ALIGN * ATTN_ALIGN;
+    return attn_add(r->joint_bytes, rounded / ATTN_ALIGN * ATTN_ALIGN, &r->joint_bytes);
 }
 
-void attn_joint_layout(attn_request *r)
+static bool place_pair(attn_request *r, attn_joint_pair *pair)
 {
-    attn_joint_pair *pairs[] = {&r->jq, &r->jk, &r->jv, &r->jout};
-    for (int i = 0; i < 4; i++)
-        if (pairs[i]->main.name) place(r, pairs[i], total(pairs[i]), attn_dtype_bytes(pairs[i]->main.dtype));
-    if (r->problem.features & ATTN_FEATURE(KEY_MASK))
-        place(r, &r->jkey, r->problem.batch * r->problem.kv_len, 1);
+    int64_t elements;
+    if (!pair->main.name) return true;
+    if (__builtin_add_overflow(attn_view_count(&pair->main), attn_view_count(&pair->joint), &elements))
+        return false;
+    return place(r, pair, elements, attn_dtype_bytes(pair->main.dtype));
+}
+
+bool attn_joint_layout(attn_request *r)
+{
+    int64_t keys;
+    bool fits =
+        place_pair(r, &r->jq) && place_pair(r, &r->jk) && place_pair(r, &r->jv) && place_pair(r, &r->jout);
+    if (!fits || !(r->problem.features & ATTN_FEATURE(KEY_MASK))) return fits;
+    return !__builtin_mul_overflow(r->problem.batch, r->problem.kv_len, &keys) && place(r, &r->jkey, keys, 1);
 }
 
 /* Copies a strided row of elements; widths are those of our types. */

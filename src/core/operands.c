@@ -279,6 +279,11 @@ static attn_status check_query_ranges(const attn_request *r, attn_error *error)
                              "; ranges tile the query rows in order (this one starts at %" PRId64
                              ") and positions are 0 or more",
                              i, g->local_start, g->local_end, g->global_start, next);
+        int64_t last;
+        if (__builtin_add_overflow(g->global_start, g->local_end - g->local_start, &last))
+            return attn_fail(error, ATTN_KIND_INVALID_VALUE,
+                             "query range %u starts at %" PRId64 ", so its positions do not fit 64 bits", i,
+                             g->global_start);
         next = g->local_end;
     }
     if (next != r->problem.q_len)
@@ -310,6 +315,8 @@ static attn_status read_spans(attn_request *r, attn_error *error)
             "sequence at a time");
     if (a->query_range_count) ATTN_TRY(check_query_ranges(r, error));
     if (a->span_count) r->problem.features |= ATTN_FEATURE(SPANS);
+    /* Spans place queries as well. */
+    if (a->span_count && r->problem.alignment == ATTN_TOP_LEFT) r->problem.features |= ATTN_FEATURE(TOP_LEFT);
     if (a->query_range_count) r->problem.features |= ATTN_FEATURE(QUERY_RANGES);
     r->call.spans = a->span_count ? a->spans : NULL;
     r->call.span_count = a->span_count;

@@ -31,6 +31,7 @@ attn_status attn_check_broadcast(const attn_view *v, int axis, int64_t full, con
 
 static attn_status check_device(const attn_site *site, const attn_view *v, attn_error *error)
 {
+    if (!site->device.device_type) return ATTN_OK; /* a described machine, where nothing runs */
     bool host = site->device.device_type == kDLCPU &&
                 (v->device.device_type == kDLCPU || v->device.device_type == kDLCUDAHost);
     if (host ||
@@ -122,11 +123,12 @@ static void joined(const attn_joint_pair *pair, attn_view *view)
     *view = pair->main;
     view->data = NULL;
     view->low = view->high = 0;
-    view->shape[S] += pair->joint.shape[S];
+    /* Both are sizes of tensors that were read; their sum is checked with the bytes of the copy. */
+    view->shape[S] = (int64_t)((uint64_t)view->shape[S] + (uint64_t)pair->joint.shape[S]);
     int64_t dense = 1;
     for (int i = 3; i >= 0; i--) {
         view->stride[i] = view->shape[i] > 1 ? dense : 0;
-        dense *= view->shape[i];
+        dense = (int64_t)((uint64_t)dense * (uint64_t)view->shape[i]);
     }
 }
 
@@ -251,6 +253,9 @@ static attn_status read_args_struct(const attn_args *args, attn_request *r, attn
         return attn_fail(error, ATTN_KIND_INVALID_STRUCT,
                          "attn_args.size is %u; it is at least %zu, set it to sizeof(attn_args)", args->size,
                          least);
+    if (r->args.flags)
+        return attn_fail(error, ATTN_KIND_INVALID_VALUE,
+                         "attn_args.flags is 0x%x; this version knows no flag, set it to 0", r->args.flags);
     return ATTN_OK;
 }
 
@@ -278,6 +283,8 @@ attn_status attn_request_read(const attn_site *site, const attn_args *args, attn
     r->call.problem = &r->problem;
     r->call.cancel = a->cancel;
     r->call.stream = a->stream;
-    if (r->joint) attn_joint_layout(r);
-    return ATTN_OK;
+    if (!r->joint || attn_joint_layout(r)) return ATTN_OK;
+    return attn_fail(
+        error, ATTN_KIND_OUT_OF_MEMORY,
+        "the joined q, k and v would exceed the address space; check the shapes of the joint tensors");
 }

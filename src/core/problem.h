@@ -25,6 +25,7 @@ typedef struct attn_request {
     attn_call call;
     attn_args args; /* the caller's, zero-filled to our size */
     bool joint;
+    bool at_fault; /* the implementation itself failed, in plan or in run */
     attn_joint_pair jq, jk, jv, jout, jkey;
     size_t joint_bytes; /* area that attn_joint_gather fills */
 } attn_request;
@@ -35,7 +36,7 @@ attn_status attn_request_read(const attn_site *site, const attn_args *args, attn
                               attn_error *error);
 
 /* joint.c: lays out, fills and scatters the joined copies. */
-void attn_joint_layout(attn_request *request);
+bool attn_joint_layout(attn_request *request); /* false: larger than the address space */
 void attn_joint_gather(attn_request *request, void *area);
 void attn_joint_scatter(const attn_request *request, void *area);
 

@@ -88,6 +88,11 @@ attn_status attn_site_read(const attn_layer_options *options, attn_site *site, a
         return attn_fail(error, ATTN_KIND_INVALID_VALUE,
                          "dtype is %d; it is a value of ATTN_DTYPE_LIST, or 0 while it is not known",
                          options->dtype);
+    if (options->flags & ~ATTN_LAYER_BATCH_INVARIANT)
+        return attn_fail(error, ATTN_KIND_INVALID_VALUE,
+                         "attn_layer_options.flags is 0x%x; the only flag is "
+                         "ATTN_LAYER_BATCH_INVARIANT",
+                         options->flags);
     site->dtype = options->dtype;
     site->device = options->device;
     site->needs = options->needs | own_needs(site);

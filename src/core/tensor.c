@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *attn_view_shape(const attn_view *view, char *text, size_t bytes)
@@ -121,28 +122,41 @@ static bool dense(const attn_view *v)
     return v->high - v->low == attn_view_count(v) * (int64_t)attn_dtype_bytes(v->dtype);
 }
 
-/* Bytes that one row (all heads and channels at one position) spans. */
-static int64_t row_bytes(const attn_view *v, int64_t width)
+/* With steps of `step` elements the view is a comb: what lies within one step spans `inner` elements, and all
+ * longer strides are multiples of the step. False when it is none. */
+static bool comb(const attn_view *v, int64_t step, int64_t *inner)
 {
-    int64_t bytes = width;
-    for (int i = 2; i < v->ndim; i++) bytes += (v->shape[i] - 1) * v->stride[i] * width;
-    return bytes;
+    *inner = 1;
+    for (int i = 0; i < v->ndim; i++) {
+        if (v->shape[i] <= 1) continue;
+        if (v->stride[i] < 0) return false;
+        if (v->stride[i] < step)
+            *inner += (v->shape[i] - 1) * v->stride[i];
+        else if (v->stride[i] % step)
+            return false;
+    }
+    return *inner <= step;
 }
 
-/* Two views that step alike through one buffer, as q, k and v of a packed projection do, are apart when their
- * rows lie side by side within one step. */
+/* Two views that step alike through one buffer, as q, k and v of a packed projection do, or heads of one
+ * cache, are apart when their teeth lie side by side within one step. */
+static bool apart_with(const attn_view *a, const attn_view *b, int64_t step)
+{
+    int64_t inner_a, inner_b, width = (int64_t)attn_dtype_bytes(a->dtype);
+    int64_t bytes = (int64_t)((intptr_t)b->data - (intptr_t)a->data);
+    if (step <= 0 || bytes % width || !comb(a, step, &inner_a) || !comb(b, step, &inner_b)) return false;
+    int64_t gap = bytes / width % step;
+    if (gap < 0) gap += step;
+    return gap >= inner_a && gap + inner_b <= step;
+}
+
 static bool interleaved(const attn_view *a, const attn_view *b)
 {
-    int64_t width = (int64_t)attn_dtype_bytes(a->dtype), step = a->stride[1] * width;
-    if (a->ndim != 4 || b->ndim != 4 || a->dtype != b->dtype || a->stride[1] != b->stride[1] || step <= 0)
-        return false;
-    if (a->shape[0] > 1 && b->shape[0] > 1 && (a->stride[0] != b->stride[0] || a->stride[0] % a->stride[1]))
-        return false;
-    for (int i = 2; i < 4; i++)
-        if (a->stride[i] < 0 || b->stride[i] < 0) return false;
-    int64_t gap = (int64_t)((intptr_t)b->data - (intptr_t)a->data) % step;
-    if (gap < 0) gap += step;
-    return gap >= row_bytes(a, width) && gap + row_bytes(b, width) <= step;
+    bool apart = false;
+    if (a->dtype != b->dtype) return false;
+    for (int i = 0; i < a->ndim && !apart; i++) apart = a->shape[i] > 1 && apart_with(a, b, a->stride[i]);
+    for (int i = 0; i < b->ndim && !apart; i++) apart = b->shape[i] > 1 && apart_with(a, b, b->stride[i]);
+    return apart;
 }
 
 bool attn_views_overlap(const attn_view *a, const attn_view *b)
@@ -172,14 +186,25 @@ void attn_view_add_batch(attn_view *view)
     view->ndim = 4;
 }
 
-/* An output that is written twice would depend on the order of threads. */
+/* An output that is written twice at one place would depend on the order of threads. Axis by axis, from the
+ * shortest stride on, each must step over all that the shorter ones reach. */
 attn_status attn_view_writable(const attn_view *v, attn_error *error)
 {
-    for (int i = 0; i < v->ndim; i++)
-        if (v->shape[i] > 1 && v->stride[i] == 0 && v->high != v->low)
+    uint64_t reach = 1;
+    bool done[4] = {false, false, false, false};
+    for (int n = 0; n < v->ndim && v->high != v->low; n++) {
+        int least = -1;
+        for (int i = 0; i < v->ndim; i++)
+            if (!done[i] && (least < 0 || llabs(v->stride[i]) < llabs(v->stride[least]))) least = i;
+        done[least] = true;
+        if (v->shape[least] <= 1) continue;
+        uint64_t stride = (uint64_t)llabs(v->stride[least]);
+        if (stride < reach)
             return attn_fail(error, ATTN_KIND_INVALID_LAYOUT,
-                             "%s is an output with stride 0 on axis %d of size %" PRId64
-                             "; give every element its own place",
-                             v->name, i, v->shape[i]);
+                             "%s is an output with stride %" PRId64 " on axis %d of size %" PRId64
+                             ", so that elements share a place; give every element its own",
+                             v->name, v->stride[least], least, v->shape[least]);
+        reach += stride * (uint64_t)(v->shape[least] - 1);
+    }
     return ATTN_OK;
 }

@@ -1,7 +1,6 @@
 /* platform.c: probing, arbitration, and the base that platforms inherit. */
 #include "platform/platform.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -127,40 +126,4 @@ void *attn_platform_record_event(const attn_platform *platform, int32_t device, 
 const char *attn_platform_collective(const attn_platform *platform)
 {
     return platform->collective ? platform->collective() : "";
-}
-
-/* ---- the platform of the process, for callers without a context ------------------------------------ */
-
-static pthread_mutex_t current_lock = PTHREAD_MUTEX_INITIALIZER;
-static const attn_platform *current; /* NULL: not probed yet */
-
-static attn_status find_current(attn_error *error)
-{
-    attn_probed probed[ROWS];
-    const attn_platform *found;
-    for (size_t i = 0; i < ROWS; i++) attn_probe(rows[i], false, &probed[i]);
-    ATTN_TRY(attn_arbitrate(probed, ROWS, &found, error));
-    current = found ? found : &attn_platform_cpu;
-    return ATTN_OK;
-}
-
-const char *attn_platform_current(attn_error *error)
-{
-    pthread_mutex_lock(&current_lock);
-    attn_status status = current ? ATTN_OK : find_current(error);
-    const char *name = status ? NULL : current->name;
-    pthread_mutex_unlock(&current_lock);
-    return name;
-}
-
-attn_status attn_platform_set_current(const char *name, attn_error *error)
-{
-    const attn_platform *platform = name ? attn_platform_named(name) : NULL;
-    if (name && !platform)
-        return attn_fail(error, ATTN_KIND_UNKNOWN_NAME,
-                         "platform '%.60s' is not known; `attn info` lists the probes", name);
-    pthread_mutex_lock(&current_lock);
-    current = platform;
-    pthread_mutex_unlock(&current_lock);
-    return ATTN_OK;
 }

@@ -48,12 +48,12 @@ static attn_status open_file(const char *path, outcome *o)
     struct stat info;
     if (stat(path, &info))
         return attn_fail(&o->error, ATTN_KIND_MODULE_UNLOADABLE,
-                         "module %s cannot be read: %s; check the module path", path, strerror(errno));
+                         "module %.160s cannot be read: %s; check the module path", path, strerror(errno));
     o->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (o->handle) return ATTN_OK;
     const char *why = dlerror();
     return attn_fail(&o->error, ATTN_KIND_MODULE_UNLOADABLE,
-                     "module %s cannot be loaded, the loader says: %s; rebuild or remove it", path,
+                     "module %.160s cannot be loaded, the loader says: %s; rebuild or remove it", path,
                      why ? why : "nothing");
 }
 
@@ -63,15 +63,15 @@ static attn_status find_entry(const char *path, outcome *o)
     void *symbol = dlsym(o->handle, ATTN_MODULE_SYMBOL);
     if (!symbol)
         return attn_fail(&o->error, ATTN_KIND_MODULE_NO_ENTRY,
-                         "module %s exports no symbol %s, which this library looks for; export it with "
+                         "module %.160s exports no symbol %s, which this library looks for; export it with "
                          "ATTN_MODULE_EXPORT",
                          path, ATTN_MODULE_SYMBOL);
     memcpy(&entry, &symbol, sizeof entry);
     o->module = entry();
     if (o->module) return ATTN_OK;
     return attn_fail(&o->error, ATTN_KIND_MODULE_NO_ENTRY,
-                     "module %s: %s returned NULL; this library expects a pointer to an attn_module", path,
-                     ATTN_MODULE_SYMBOL);
+                     "module %.160s: %s returned NULL; this library expects a pointer to an attn_module",
+                     path, ATTN_MODULE_SYMBOL);
 }
 
 static attn_status check_header(const char *path, outcome *o)
@@ -81,18 +81,18 @@ static attn_status check_header(const char *path, outcome *o)
     if (m->size < versioned)
         return attn_fail(
             &o->error, ATTN_KIND_MODULE_ABI,
-            "module %s has a header of %u bytes, too short to carry its version; this library (module "
+            "module %.160s has a header of %u bytes, too short to carry its version; this library (module "
             "interface %d.%d) needs at least %zu, rebuild it",
             path, m->size, ATTN_MODULE_MAJOR, ATTN_MODULE_MINOR, versioned);
     if (m->abi_major != ATTN_MODULE_MAJOR)
-        return attn_fail(
-            &o->error, ATTN_KIND_MODULE_ABI,
-            "module %s was built for module interface %u.%u; this library speaks %d.%d, rebuild one of the "
-            "two",
-            path, m->abi_major, m->abi_minor, ATTN_MODULE_MAJOR, ATTN_MODULE_MINOR);
+        return attn_fail(&o->error, ATTN_KIND_MODULE_ABI,
+                         "module %.160s was built for module interface %u.%u; this library speaks %d.%d, "
+                         "rebuild one of the "
+                         "two",
+                         path, m->abi_major, m->abi_minor, ATTN_MODULE_MAJOR, ATTN_MODULE_MINOR);
     if (m->size < needed || !m->name)
         return attn_fail(&o->error, ATTN_KIND_MODULE_ABI,
-                         "module %s (interface %u.%u) has a header of %u bytes%s; this library needs at "
+                         "module %.160s (interface %u.%u) has a header of %u bytes%s; this library needs at "
                          "least %zu and a name",
                          path, m->abi_major, m->abi_minor, m->size, m->size < needed ? "" : " and no name",
                          needed);
@@ -103,7 +103,7 @@ static attn_status check_allowed(const char *path, const char *name, const char 
 {
     if (allowed(allow, name)) return ATTN_OK;
     return attn_fail(&o->error, ATTN_KIND_MODULE_UNLOADABLE,
-                     "module %s ('%s') was not loaded: the list of allowed modules (ATTN_PLUGINS, else "
+                     "module %.160s ('%s') was not loaded: the list of allowed modules (ATTN_PLUGINS, else "
                      "VLLM_PLUGINS) is '%s'; add it there",
                      path, name, allow);
 }
@@ -129,7 +129,7 @@ static attn_status add_all(attn_registry *r, const char *path, int module, outco
     if (!add_parts(r, o->module, module, &why)) return ATTN_OK;
     attn_registry_remove_module(r, module);
     r->extra_count = backends;
-    return attn_fail(&o->error, why.kind, "module %s: %.400s", path, why.text);
+    return attn_fail(&o->error, why.kind, "module %.160s: %.400s", path, why.text);
 }
 
 static char *copy(const attn_registry *r, const char *text)
@@ -150,10 +150,11 @@ static attn_status add_row(attn_registry *r, const char *path, attn_module_slot 
     return (*row)->path ? ATTN_OK : no_memory(error);
 }
 
-static attn_status try_module(attn_registry *r, const char *path, const char *allow, int index, outcome *o)
+static attn_status try_module(attn_registry *r, const char *path, const char *given, const char *allow,
+                              int index, outcome *o)
 {
     char stem[128];
-    stem_of(path, stem, sizeof stem);
+    stem_of(given, stem, sizeof stem); /* a link's own name counts, not its target's */
     ATTN_TRY(check_allowed(path, stem, allow, o));
     ATTN_TRY(open_file(path, o));
     ATTN_TRY(find_entry(path, o));
@@ -177,7 +178,7 @@ static attn_status load_file(attn_registry *r, const char *given, const char *al
     if (known_path(r, path)) return ATTN_OK;
     ATTN_TRY(add_row(r, path, &row, error));
     outcome o = {.error = ATTN_ERROR_INIT};
-    try_module(r, path, allow, (int)r->module_count - 1, &o);
+    try_module(r, path, given, allow, (int)r->module_count - 1, &o);
     row->kind = o.error.kind;
     row->handle = o.error.kind ? NULL : o.handle;
     bool readable = !o.error.kind; /* a refused header is not trusted beyond what was checked */
@@ -201,7 +202,7 @@ static attn_status load_folder(attn_registry *r, const char *folder, const char 
     struct dirent **entries;
     /* Sorted, so that two machines with the same files choose alike. */
     int count = scandir(folder, &entries, is_shared_object, alphasort);
-    attn_status status = ATTN_OK;
+    attn_status status = count < 0 ? load_file(r, folder, allow, error) : ATTN_OK; /* its row says why */
     for (int i = 0; i < count; i++) {
         char path[PATH_MAX];
         int length = snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
@@ -212,12 +213,23 @@ static attn_status load_folder(attn_registry *r, const char *folder, const char 
     return status;
 }
 
+/* For messages: every place that was looked at. */
+static attn_status note_searched(attn_registry *r, const char *path, attn_error *error)
+{
+    const char *before = r->searched ? r->searched : "";
+    size_t bytes = strlen(before) + strlen(path) + 2;
+    char *both = attn_take(r->allocator, bytes, 1);
+    if (!both) return no_memory(error);
+    snprintf(both, bytes, "%s%s%s", before, *before ? ":" : "", path);
+    attn_drop(r->allocator, r->searched);
+    r->searched = both;
+    return ATTN_OK;
+}
+
 attn_status attn_registry_load(attn_registry *r, const char *path, bool asked, const char *allow,
                                attn_error *error)
 {
-    attn_drop(r->allocator, r->searched);
-    r->searched = copy(r, path);
-    if (!r->searched) return no_memory(error);
+    ATTN_TRY(note_searched(r, path, error));
     for (const char *p = path; *p;) {
         char item[PATH_MAX];
         struct stat info;

@@ -254,6 +254,8 @@ attn_status attn_registry_add(attn_registry *r, const attn_impl *theirs, int mod
     if (!slot) return no_memory(error);
     slot->impl = impl;
     slot->module = module;
+    /* What the library brings is tried first; a module that wants to go before it takes an override. */
+    if (module >= 0 && slot->impl.rank < 0) slot->impl.rank = 0;
     slot->served = join_served(r, &impl);
     attn_status status = slot->served ? add_backends(r, &impl, error) : no_memory(error);
     if (!status) status = insert(r, slot, error);

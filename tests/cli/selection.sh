@@ -49,9 +49,18 @@ want 0 '"fastvideo_vsa_topk": 1000' '"backend": "FASTVIDEO_VSA"' -- explain --sh
     --diffusion-attention-config.default.backend FASTVIDEO_VSA --diffusion-attention-config.default.fastvideo_vsa_topk=1k
 want 0 '"default": null' '"cross"' -- explain --show-config -dac '{"default": "FLASH_ATTN"}' \
     --diffusion-attention-config.per_role.cross TORCH_SDPA
-want 0 '"by": "--diffusion-attention-backend"' -- explain --show-config -b auto
+want 0 '"backend": "auto"' 'auto was said by --diffusion-attention-backend' -- explain --show-config -b auto
 want 2 "fastvideo-vsa-topk" -- explain --show-config --fastvideo-vsa-topk 64
 want 2 "expected a whole number" -- explain --fastvideo-vsa-topk 0
+
+"$attn" explain --show-config -dac '{"default": {"backend": "RAINFUSION_ATTN", "block_sparse": {"skip_layers": "0-3"}}}' > "$scratch/canonical.json"
+"$attn" explain --show-config -dac "@$scratch/canonical.json" | cmp -s - "$scratch/canonical.json" ||
+    { echo "the canonical form does not parse back to itself"; failed=1; }
+want 0 '"backend": "FLASH_ATTN"' -- explain --show-config -b FLASH_ATTN -dac '{"default": "auto"}'
+printf '{"platform": "CUDA"}' > "$scratch/facts.json"
+want 2 "did you mean cuda" -- explain --facts "$scratch/facts.json"
+want 4 "it is a folder" -- explain --facts "$scratch"
+want 2 "UTF-8" -- explain "--diffusion-attention-config.per_role.$(printf '\377').backend" X
 
 # a configuration file, alone
 printf '{"diffusion_attention_config": {"per_role": {"self": "TORCH_SDPA"}}}' > "$scratch/config.json"

@@ -161,6 +161,79 @@ static void a_platform_from_a_module_is_chosen_for(void **state)
     attn_close(context);
 }
 
+/* What fails in one call leaves the layer as it was: the next call that can run does, and its facts can be
+ * read. */
+static void a_refused_call_harms_no_later_one(void **state)
+{
+    test_call c;
+    tensor scores;
+    attn_error error = ATTN_ERROR_INIT;
+    (void)state;
+    call_make(&c, NULL, ATTN_F32, (dims){1, 4, 4, 2, 2, 8, 8});
+    call_mix32(&c, 1, 2, 3);
+    c.options.module_path = TEST_TEMPLATE;
+    attn_context *context = context_open(&c.options);
+    attn_layer *layer = layer_open(context, &c.layer);
+    assert_int_equal(attn_forward(layer, &c.args, NULL), ATTN_OK);
+    assert_int_equal(attn_override_set(context, "FLASH_ATTN", "cpu_flash", NULL), ATTN_OK);
+    assert_int_equal(attn_override_set(context, "TORCH_SDPA", "template_plain", NULL), ATTN_OK);
+    tensor_make(&scores, ATTN_F32, 4, (int64_t[]){1, 2, 4, 4});
+    c.args.scores = &scores.dl;
+    c.args.scores_mode = ATTN_SCORES_PROBS;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(attn_forward(layer, &c.args, &error), ATTN_UNSUPPORTED);
+        assert_string_equal(implementation_of(layer), "cpu_flash");
+    }
+    c.args.scores = NULL;
+    c.args.scores_mode = 0;
+    assert_int_equal(attn_forward(layer, &c.args, NULL), ATTN_OK);
+    attn_layer_info info = {.size = sizeof info};
+    attn_layer_get_info(layer, &info);
+    assert_int_equal(info.demotions, 0); /* a verdict is no failure of an implementation */
+    attn_layer_close(layer);
+    attn_close(context);
+    tensor_free(&scores);
+    call_free(&c);
+}
+
+/* An override under which the role cannot run refuses every call, until it is cleared. */
+static void an_impossible_override_refuses_every_call(void **state)
+{
+    test_call c;
+    attn_error error = ATTN_ERROR_INIT;
+    (void)state;
+    call_make(&c, "TORCH_SDPA", ATTN_F32, (dims){1, 4, 4, 2, 2, 300, 300}); /* beyond the template's 256 */
+    call_mix32(&c, 1, 2, 3);
+    c.options.module_path = TEST_TEMPLATE;
+    attn_context *context = context_open(&c.options);
+    attn_layer *layer = layer_open(context, &c.layer);
+    assert_int_equal(attn_forward(layer, &c.args, NULL), ATTN_OK);
+    assert_int_equal(attn_override_set(context, "TORCH_SDPA", "template_plain", NULL), ATTN_OK);
+    for (int i = 0; i < 3; i++) assert_int_equal(attn_forward(layer, &c.args, &error), ATTN_UNSUPPORTED);
+    text_has(error.text, "300");
+    assert_string_equal(implementation_of(layer), "cpu_reference");
+    assert_int_equal(attn_override_set(context, "TORCH_SDPA", NULL, NULL), ATTN_OK);
+    assert_int_equal(attn_forward(layer, &c.args, NULL), ATTN_OK);
+    attn_layer_close(layer);
+    attn_close(context);
+    call_free(&c);
+}
+
+/* A module that fails without a word still fails. */
+static void a_wordless_failure_is_one(void **state)
+{
+    test_call c;
+    (void)state;
+    call_make(&c, "FLASH_ATTN", ATTN_F32, (dims){1, 4, 4, 2, 2, 8, 8});
+    call_mix32(&c, 1, 2, 3);
+    c.options.module_path = TEST_MODULES "/wordless.so";
+    c.options.overrides = "FLASH_ATTN=wordless";
+    assert_int_equal(call_try(&c), ATTN_OUT_OF_MEMORY);
+    text_has(c.error.text, "wordless");
+    text_has(c.error.text, "gave no reason");
+    call_free(&c);
+}
+
 static void the_process_has_a_platform(void **state)
 {
     attn_error error = ATTN_ERROR_INIT;
@@ -237,6 +310,9 @@ int main(void)
         cmocka_unit_test(overrides_reach_cached_answers),
         cmocka_unit_test(a_failing_replacement_is_demoted),
         cmocka_unit_test(a_platform_from_a_module_is_chosen_for),
+        cmocka_unit_test(a_refused_call_harms_no_later_one),
+        cmocka_unit_test(an_impossible_override_refuses_every_call),
+        cmocka_unit_test(a_wordless_failure_is_one),
         cmocka_unit_test(the_process_has_a_platform),
         cmocka_unit_test(oddities_of_a_machine_are_told_once),
         cmocka_unit_test(events_become_lines),
