@@ -2,7 +2,8 @@
 # gets the row's flags; all others are baseline code.
 set(ATTN_ISA_FLAGS
   "avx2:-mavx2 -mfma -mf16c"
-  "avx512:-mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c -mprefer-vector-width=512")
+  "avx512:-mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c -mprefer-vector-width=512"
+  "avx512_bf16:-mavx512bf16 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c -mprefer-vector-width=512")
 
 function(attn_kernel_flags folder)
   foreach(row ${ATTN_ISA_FLAGS})

@@ -79,7 +79,7 @@ static void lay_out_slot(flash_plan *plan, const attn_problem *p)
     int64_t keys = has_many(p) ? attn_round_up(p->kv_len, k->panel) : 0;
     int64_t blocks = ceil_div(p->kv_len, plan->key_cap), padded = attn_round_up(p->value_head_dim, k->lanes);
     l->blocks = place(&total, has_many(p) ? blocks : 0, sizeof(flash_block));
-    l->keys = place(&total, keys, (size_t)p->head_dim * element);
+    l->keys = place(&total, keys, (size_t)attn_round_up(p->head_dim, k->pair) * element);
     l->values = place(&total, keys, (size_t)padded * element);
     l->parts = place(&total, has_few(p) ? blocks * FLASH_ROWS_FEW : 0, (size_t)(padded + 2) * sizeof(float));
     l->slot_bytes = total;
@@ -104,7 +104,7 @@ static void lay_out_scratch(flash_plan *plan, const attn_problem *p)
     l->bias = place(&total, ATTN_KEYS_MAX, sizeof(float));
     l->keep = place(&total, 3 * ATTN_KEYS_MAX, sizeof(uint8_t));
     l->turn = place(&total, ATTN_CHUNK_MAX * ((d > dv ? d : dv) + ATTN_LANES_MAX), sizeof(float));
-    l->part_keys = place(&total, part, (size_t)(d * k->packed_bytes));
+    l->part_keys = place(&total, part, (size_t)(attn_round_up(d, k->pair) * k->packed_bytes));
     l->part_values = place(&total, part, (size_t)(padded * k->packed_bytes));
     l->scratch_bytes = total;
 }
@@ -148,7 +148,7 @@ static attn_status make_plan(flash_plan *made, const attn_host *host, const attn
                              attn_error *error)
 {
     char text[256];
-    if (!attn_isa_kernels(host->isa, &made->kernels)) {
+    if (!attn_isa_kernels(host->isa, (int32_t)p->dtype, &made->kernels)) {
         attn_isa_describe(host->isa, text, sizeof text);
         return attn_fail(error, ATTN_KIND_UNKNOWN_NAME, "the cap on kernel sets cannot be met: %s", text);
     }

@@ -125,7 +125,8 @@ void flash_key_keep(const flash_run *run, const flash_unit *unit, int64_t first,
 /* Bytes that n packed keys and values take. */
 static inline size_t flash_key_bytes(const flash_run *run, int64_t n)
 {
-    return (size_t)(n * run->call->problem->head_dim) * (size_t)run->plan->kernels.packed_bytes;
+    int64_t padded = attn_round_up(run->call->problem->head_dim, run->plan->kernels.pair);
+    return (size_t)(n * padded) * (size_t)run->plan->kernels.packed_bytes;
 }
 
 static inline size_t flash_value_bytes(const flash_run *run, int64_t n)

@@ -1,6 +1,7 @@
 /* flash_rows.c: one block of query rows from the queries to the output. */
 #include "backends/flash_rows.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -19,13 +20,20 @@ static void set_ranges(flash_rows *job)
     job->all = all;
 }
 
+/* What turns a product of a query and a key into a score. */
+static double scale_of(const flash_rows *job)
+{
+    return job->natural ? job->p->scale : job->p->scale * LOG2E;
+}
+
 static void load_queries(const flash_rows *job)
 {
     const attn_problem *p = job->p;
     for (int32_t r = 0; r < job->rows; r++)
         job->query_rows[r] = flash_query_row(job, flash_row_of(job, r), flash_head_of(job, r));
-    job->kernels->pack_queries(job->queries, job->query_rows, job->rows, p->dtype, p->q_stride[3],
-                               p->head_dim, (float)(job->natural ? p->scale : p->scale * LOG2E), job->turn);
+    job->kernels->pack_queries(
+        job->queries, job->query_rows, job->rows, p->dtype, p->q_stride[3], p->head_dim,
+        (float)(job->kernels->scale_last ? copysign(1, scale_of(job)) : scale_of(job)), job->turn);
 }
 
 /* Divides by the sum, to which the sink adds its share: it moves the maximum like any other logit. A row
@@ -89,6 +97,7 @@ static flash_rows make_rows(flash_run *run, const flash_unit *unit, int64_t inde
     job.rows = (int32_t)(heads * job.each);
     job.masked_rows = p->mask_form != ATTN_FORM_NONE && !flash_mask_of_keys(p);
     job.natural = p->mask_form == ATTN_FORM_ADDITIVE;
+    job.factor = job.kernels->scale_last ? (float)fmax(fabs(scale_of(&job)), FLT_MIN) : 1;
     job.cap = (float)(job.natural ? p->softcap : p->softcap * LOG2E);
     set_memory(&job, &run->plan->layout, scratch);
     set_ranges(&job);

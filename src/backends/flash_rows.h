@@ -19,8 +19,9 @@ typedef struct flash_rows {
     int64_t first, each, head;
     int64_t first_next; /* first row of the block that this worker may do next; negative: unknown */
     int masked_rows;    /* the mask differs from row to row or from head to head */
-    int natural; /* scores are natural: an additive mask near the end of the range would overflow in base 2,
-                    the unit of all other calls, which saves a multiplication */
+    int natural;  /* scores are natural: an additive mask near the end of the range would overflow in base 2,
+                     the unit of all other calls, which saves a multiplication */
+    float factor; /* that scores lack, because the packed queries have only the sign of the scale; else 1 */
     float cap;
     void *queries;
     float *scores, *out, *best, *top, *sum, *decay, *bias, *turn;

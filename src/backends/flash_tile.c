@@ -104,30 +104,34 @@ static void edit_rows(const flash_rows *job, const flash_tile *t, tile_edits *ed
 {
     for (int32_t end = r + rows; r < end; r++) {
         attn_edit e = {
-            .cap = job->cap, .lo = job->ranges[r].lo - t->first, .hi = job->ranges[r].hi - t->first};
+            .scale = job->factor,
+            .cap = job->cap,
+            .lo = job->ranges[r].lo - t->first,
+            .hi = job->ranges[r].hi - t->first,
+        };
         e.lo = e.lo < 0 ? 0 : e.lo > t->keys ? t->keys : e.lo;
         e.hi = e.hi < 0 ? 0 : e.hi > t->keys ? t->keys : e.hi;
         if (t->block->masked) e.keep = job->key_keep;
         if (edits->use_mask && e.lo < e.hi) set_mask(job, t, r, &e, &edits->last);
-        if (e.cap > 0 || e.keep || e.bias || e.lo > 0 || e.hi < t->keys)
+        if (e.scale != 1 || e.cap > 0 || e.keep || e.bias || e.lo > 0 || e.hi < t->keys)
             job->kernels->edit(job->scores + r * ATTN_SCORE_LD, t->keys, &e, job->best + r * ATTN_LANES_MAX);
     }
 }
 
 /* ---- softmax and values ------------------------------------------------------------------------------ */
 
-static void softmax(const flash_rows *job, const flash_tile *t, int32_t r, int32_t rows)
+static void softmax(const flash_rows *job, const flash_tile *t, int32_t r, int32_t rows, float factor)
 {
-    job->kernels->softmax(job->scores + r * ATTN_SCORE_LD, rows, t->keys, job->natural ? (float)LOG2E : 1,
-                          job->best + r * ATTN_LANES_MAX, job->top + r, job->sum + r, job->decay + r);
+    job->kernels->softmax(job->scores + r * ATTN_SCORE_LD, rows, t->keys, factor,
+                          job->natural ? (float)LOG2E : 1, job->best + r * ATTN_LANES_MAX, job->top + r,
+                          job->sum + r, job->decay + r);
 }
 
 static void values(const flash_rows *job, const flash_tile *t, int32_t r, int32_t rows, int64_t from,
                    int64_t keys, const float *decay)
 {
-    job->kernels->values(job->out + r * flash_out_ld(job), job->scores + r * ATTN_SCORE_LD + from,
-                         t->packed_values, t->block->keys, t->skip + from, keys, rows, job->p->value_head_dim,
-                         decay);
+    job->kernels->values(job->out + r * flash_out_ld(job), job->scores + r * ATTN_SCORE_LD, t->packed_values,
+                         t->block->keys, t->skip, from, keys, rows, job->p->value_head_dim, decay);
 }
 
 /* While the multipliers are busy, the rows of the mask that come next are fetched, with the last tile the
@@ -155,7 +159,7 @@ static void add_tile(const flash_rows *job, const flash_tile *t, tile_edits *edi
         int32_t rows = attn_chunk_start(job->rows, chunks, c + 1) - r;
         if (t->starts || t->last || edits->use_mask) expect_rows(job, t, edits->use_mask, r, rows);
         if (edits->any) edit_rows(job, t, edits, r, rows);
-        softmax(job, t, r, rows);
+        softmax(job, t, r, rows, edits->any ? 1 : job->factor);
         values(job, t, r, rows, 0, t->keys, job->decay + r);
     }
 }
@@ -169,7 +173,7 @@ static void add_tile_by_runs(const flash_rows *job, const flash_tile *t, tile_ed
         const float *row = job->scores + r * ATTN_SCORE_LD, *decay = job->decay + r;
         edit_rows(job, t, edits, r, 1);
         for (int64_t j = 0; j < t->keys; j++) job->seen[j] = row[j] != -INFINITY;
-        softmax(job, t, r, 1);
+        softmax(job, t, r, 1, 1);
         for (int64_t j = 0, end; j < t->keys; j = end + 1) {
             for (end = j; end < t->keys && job->seen[end]; end++) {
             }

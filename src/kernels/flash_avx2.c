@@ -109,6 +109,20 @@ static inline vec v_load_bf16(const uint16_t *p)
     return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
 }
 
+/* Round to nearest even; a NaN stays one even when its low bits are cut off. */
+static inline void v_store_bf16(uint16_t *p, vec x)
+{
+    __m256i b = _mm256_castps_si256(x),
+            odd = _mm256_and_si256(_mm256_srli_epi32(b, 16), _mm256_set1_epi32(1));
+    __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(b, _mm256_set1_epi32(0x7fff)), odd);
+    __m256 quiet = _mm256_or_ps(x, _mm256_castsi256_ps(_mm256_set1_epi32(0x400000)));
+    __m256 unordered = _mm256_cmp_ps(x, x, _CMP_UNORD_Q);
+    rounded = _mm256_castps_si256(_mm256_blendv_ps(_mm256_castsi256_ps(rounded), quiet, unordered));
+    rounded = _mm256_srli_epi32(rounded, 16);
+    _mm_storeu_si128((__m128i *)p,
+                     _mm_packus_epi32(_mm256_castsi256_si128(rounded), _mm256_extracti128_si256(rounded, 1)));
+}
+
 /* 8 x 8 in three steps: pairs within 128 bits, quadruples, then the halves. */
 static inline void v_transpose(vec t[8])
 {

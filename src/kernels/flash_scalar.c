@@ -125,7 +125,7 @@ static void edit(float *s, int64_t keys, const attn_edit *e, float *best)
 {
     best[0] = -INFINITY;
     for (int64_t j = 0; j < keys; j++) {
-        float x = s[j];
+        float x = s[j] * e->scale;
         if (e->cap > 0) x = e->cap * tanhf(x / e->cap);
         if (e->bias) x = e->bias[j] == -INFINITY ? -INFINITY : x + e->bias[j];
         if (e->keep && !e->keep[j]) x = -INFINITY;
@@ -135,14 +135,14 @@ static void edit(float *s, int64_t keys, const attn_edit *e, float *best)
     }
 }
 
-static void softmax(float *s, int32_t rows, int64_t keys, float unit, const float *best, float *m, float *l,
-                    float *alpha)
+static void softmax(float *s, int32_t rows, int64_t keys, float factor, float unit, const float *best,
+                    float *m, float *l, float *alpha)
 {
     for (int32_t r = 0; r < rows; r++) {
-        float top = best[r * ATTN_LANES_MAX] > m[r] ? best[r * ATTN_LANES_MAX] : m[r];
+        float tile = best[r * ATTN_LANES_MAX] * factor, top = tile > m[r] ? tile : m[r];
         float base = top == -INFINITY ? 0 : top, sum = 0;
         for (int64_t j = 0; j < keys; j++) {
-            float p = exp2f((s[r * ATTN_SCORE_LD + j] - base) * unit);
+            float p = exp2f((s[r * ATTN_SCORE_LD + j] * factor - base) * unit);
             s[r * ATTN_SCORE_LD + j] = p;
             sum += p;
         }
@@ -152,13 +152,14 @@ static void softmax(float *s, int32_t rows, int64_t keys, float unit, const floa
     }
 }
 
-static void values(float *o, const float *p, const void *v, int64_t block, int64_t first, int64_t keys,
-                   int32_t rows, int64_t dv, const float *alpha)
+static void values(float *o, const float *p, const void *v, int64_t block, int64_t skip, int64_t first,
+                   int64_t keys, int32_t rows, int64_t dv, const float *alpha)
 {
     int64_t padded = attn_round_up(dv, LANES);
+    p += first;
     for (int64_t i = 0, w; i < padded; i += w) {
         w = panel_width(i, dv);
-        const float *panel = (const float *)v + i * block + first * w;
+        const float *panel = (const float *)v + i * block + (skip + first) * w;
         for (int32_t r = 0; r < rows; r++) {
             float sum[PANEL] = {0};
             for (int64_t j = 0; j < keys; j++) {
@@ -177,6 +178,8 @@ const attn_kernels attn_kernels_scalar = {
     .panel = PANEL,
     .lanes = LANES,
     .packed_bytes = sizeof(float),
+    .pair = 1,
+    .types = ATTN_TYPES_ALL,
     .widen = widen,
     .narrow = narrow,
     .pack_queries = pack_queries,

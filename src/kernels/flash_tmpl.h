@@ -96,6 +96,8 @@ static void narrow(void *dst, int32_t type, int64_t stride, const float *src, fl
         for (; i + LANES <= n; i += LANES) v_storeu((float *)dst + i, v_mul(v_loadu(src + i), by));
     } else if (stride == 1 && type == ATTN_ELEMENT_F16) {
         for (; i + LANES <= n; i += LANES) v_store_f16((uint16_t *)dst + i, v_mul(v_loadu(src + i), by));
+    } else if (stride == 1) {
+        for (; i + LANES <= n; i += LANES) v_store_bf16((uint16_t *)dst + i, v_mul(v_loadu(src + i), by));
     }
     for (; i < n; i++) {
         float x = src[i] * factor;
@@ -300,14 +302,15 @@ ALWAYS_INLINE void values_tile(const int rows, const int vecs, float *o, int64_t
     }
 }
 
-static void values(float *o, const float *p, const void *v, int64_t block, int64_t first, int64_t keys,
-                   int32_t rows, int64_t dv, const float *alpha)
+static void values(float *o, const float *p, const void *v, int64_t block, int64_t skip, int64_t first,
+                   int64_t keys, int32_t rows, int64_t dv, const float *alpha)
 {
     int64_t padded = attn_round_up(dv, LANES);
+    p += first;
     for (int64_t i = 0; i < padded; i += PANEL) {
         const float *panel = (const float *)v + i * block;
         int two = padded - i >= PANEL;
-        panel += first * (two ? PANEL : LANES);
+        panel += (skip + first) * (two ? PANEL : LANES);
         switch (rows) {
 #define X(n)                                                                                                 \
     case n:                                                                                                  \
@@ -328,6 +331,7 @@ static void values(float *o, const float *p, const void *v, int64_t block, int64
 ALWAYS_INLINE vec edit_vec(vec x, int64_t j, int64_t left, const attn_edit *e)
 {
     const vec hidden = v_set1(-INFINITY);
+    if (e->scale != 1) x = v_mul(x, v_set1(e->scale));
     if (e->cap > 0) x = v_mul(v_set1(e->cap), v_tanh(v_mul(x, v_set1(1 / e->cap))));
     if (e->bias) {
         vec b = left >= LANES ? v_loadu(e->bias + j) : v_load_part(e->bias + j, left);
@@ -355,60 +359,62 @@ static void edit(float *s, int64_t keys, const attn_edit *e, float *best)
     v_store(best, top);
 }
 
-/* One row: exponentials in place, the return value is their sum. Scaling is skipped by the compiler when
- * `scaled` is the constant 0. */
-ALWAYS_INLINE float exp_row(float *s, int64_t keys, const int scaled, float unit, float base)
+/* One row: exponentials in place, the return value is their sum. Products with 1 are skipped by the compiler
+ * when `scaled` is the constant 0. */
+ALWAYS_INLINE vec exp_vec(vec x, const int scaled, float factor, float unit, float base)
 {
-    const vec b = v_set1(base), u = v_set1(unit);
+    if (!scaled) return v_exp2(v_sub(x, v_set1(base)));
+    return v_exp2(v_mul(v_fma(x, v_set1(factor), v_set1(-base)), v_set1(unit)));
+}
+
+ALWAYS_INLINE float exp_row(float *s, int64_t keys, const int scaled, float factor, float unit, float base)
+{
     vec sum[4] = {v_zero(), v_zero(), v_zero(), v_zero()};
     int64_t j = 0;
     for (; j + 4 * LANES <= keys; j += 4 * LANES) {
         UNROLL for (int i = 0; i < 4; i++)
         {
-            vec x = v_sub(v_load(s + j + i * LANES), b);
-            if (scaled) x = v_mul(x, u);
-            x = v_exp2(x);
+            vec x = exp_vec(v_load(s + j + i * LANES), scaled, factor, unit, base);
             v_store(s + j + i * LANES, x);
             sum[i] = v_add(sum[i], x);
         }
     }
     for (; j < keys; j += LANES) {
-        vec x = v_sub(v_load(s + j), b);
-        if (scaled) x = v_mul(x, u);
-        x = v_exp2(x);
+        vec x = exp_vec(v_load(s + j), scaled, factor, unit, base);
         v_store(s + j, x);
         sum[0] = v_add(sum[0], x);
     }
     return v_sum(v_add(v_add(sum[0], sum[1]), v_add(sum[2], sum[3])));
 }
 
-ALWAYS_INLINE void softmax_rows(float *s, int32_t rows, int64_t keys, const int scaled, float unit,
-                                const float *best, float *m, float *l, float *alpha)
+ALWAYS_INLINE void softmax_rows(float *s, int32_t rows, int64_t keys, const int scaled, float factor,
+                                float unit, const float *best, float *m, float *l, float *alpha)
 {
     for (int32_t r = 0; r < rows; r++) {
-        float tile = v_top(v_load(best + r * ATTN_LANES_MAX));
+        float tile = v_top(v_load(best + r * ATTN_LANES_MAX)) * factor;
         float top = tile > m[r] ? tile : m[r];
         float base = top == -INFINITY ? 0 : top;
         float decay = v_first(v_exp2(v_set1((m[r] - base) * unit)));
-        float sum = exp_row(s + r * ATTN_SCORE_LD, keys, scaled, unit, base);
+        float sum = exp_row(s + r * ATTN_SCORE_LD, keys, scaled, factor, unit, base);
         alpha[r] = decay;
         l[r] = l[r] * decay + sum;
         m[r] = top;
     }
 }
 
-static void softmax(float *s, int32_t rows, int64_t keys, float unit, const float *best, float *m, float *l,
-                    float *alpha)
+static void softmax(float *s, int32_t rows, int64_t keys, float factor, float unit, const float *best,
+                    float *m, float *l, float *alpha)
 {
-    if (unit == 1)
-        softmax_rows(s, rows, keys, 0, 1, best, m, l, alpha);
+    if (factor == 1 && unit == 1)
+        softmax_rows(s, rows, keys, 0, 1, 1, best, m, l, alpha);
     else
-        softmax_rows(s, rows, keys, 1, unit, best, m, l, alpha);
+        softmax_rows(s, rows, keys, 1, factor, unit, best, m, l, alpha);
 }
 
 #define KERNEL_SET(set)                                                                                      \
     {                                                                                                        \
         .name = set, .chunk = CHUNK, .panel = PANEL, .lanes = LANES, .packed_bytes = sizeof(float),          \
-        .widen = widen, .narrow = narrow, .pack_queries = pack_queries, .pack_keys = pack_keys,              \
-        .pack_values = pack_values, .scores = scores, .edit = edit, .softmax = softmax, .values = values     \
+        .pair = 1, .types = ATTN_TYPES_ALL, .widen = widen, .narrow = narrow, .pack_queries = pack_queries,  \
+        .pack_keys = pack_keys, .pack_values = pack_values, .scores = scores, .edit = edit,                  \
+        .softmax = softmax, .values = values                                                                 \
     }
