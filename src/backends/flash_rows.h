@@ -45,12 +45,12 @@ void flash_do_tile(const flash_rows *job, const flash_tile *tile);
 
 static inline int64_t flash_head_of(const flash_rows *job, int32_t r)
 {
-    return job->head + r / job->each;
+    return r < job->each ? job->head : job->head + r / job->each; /* mostly one head, and no division */
 }
 
 static inline int64_t flash_row_of(const flash_rows *job, int32_t r)
 {
-    return job->first + r % job->each;
+    return job->first + (r < job->each ? r : r % job->each);
 }
 
 static inline const char *flash_query_row(const flash_rows *job, int64_t i, int64_t h)

@@ -146,7 +146,8 @@ static void expect_rows(const flash_rows *job, const flash_tile *t, int use_mask
     for (int32_t n = 0; n < rows && t->last; n++)
         attn_prefetch_write(flash_out_row(job, r + n), p->out_stride[3], p->value_head_dim, out);
     for (int32_t n = 0; n < rows && t->starts && job->first_next >= 0; n++)
-        attn_prefetch(flash_query_row(job, job->first_next + (r + n) % job->each, flash_head_of(job, r + n)),
+        attn_prefetch(flash_query_row(job, job->first_next + flash_row_of(job, r + n) - job->first,
+                                      flash_head_of(job, r + n)),
                       p->q_stride[3], p->head_dim, element);
 }
 

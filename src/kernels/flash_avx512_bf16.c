@@ -125,12 +125,14 @@ ALWAYS_INLINE __m512i columns(const uint16_t *row, int64_t stride, int64_t i, in
     return _mm512_loadu_si512(part);
 }
 
-/* Element n of a word pair: row `a` below, row `b` above. */
+/* Words of row `a` below and row `b` above, for 16 of their 32 columns. */
 ALWAYS_INLINE __m512i interleave(__m512i a, __m512i b, const int second)
 {
-    const __m256i low = second ? _mm512_extracti64x4_epi64(a, 1) : _mm512_castsi512_si256(a);
-    const __m256i high = second ? _mm512_extracti64x4_epi64(b, 1) : _mm512_castsi512_si256(b);
-    return _mm512_or_si512(_mm512_cvtepu16_epi32(low), _mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16));
+    const __m512i step = _mm512_set1_epi32(0x00200000 | (second ? 0x00100010 : 0));
+    const __m512i column =
+        _mm512_setr_epi32(0, 0x10001, 0x20002, 0x30003, 0x40004, 0x50005, 0x60006, 0x70007, 0x80008, 0x90009,
+                          0xa000a, 0xb000b, 0xc000c, 0xd000d, 0xe000e, 0xf000f);
+    return _mm512_permutex2var_epi16(a, _mm512_add_epi32(column, step), b);
 }
 
 /* Packed V: panels of [pairs of the block][PANEL] words; the last is [pairs][LANES] when that is enough. */
@@ -343,19 +345,29 @@ ALWAYS_INLINE float exp_row(float *s, int64_t keys, const int natural, float fac
     return v_sum(v_add(sum[0], sum[1]));
 }
 
+/* What happens once a row is done for a chunk of rows at a time, in the lanes of vectors. */
 static void softmax(float *s, int32_t rows, int64_t keys, float factor, float unit, const float *best,
                     float *m, float *l, float *alpha)
 {
-    for (int32_t r = 0; r < rows; r++) {
-        float tile = v_top(v_load(best + r * ATTN_LANES_MAX)) * factor;
-        float top = tile > m[r] ? tile : m[r], base = top == -INFINITY ? 0 : top, sum;
-        alpha[r] = v_first(exp2_exact(v_set1((m[r] - base) * unit)));
-        if (unit == 1)
-            sum = exp_row(s + r * ATTN_SCORE_LD, keys, 0, factor, 1, base);
-        else
-            sum = exp_row(s + r * ATTN_SCORE_LD, keys, 1, factor, unit, base);
-        l[r] = l[r] * alpha[r] + sum;
-        m[r] = top;
+    for (int32_t first = 0; first < rows; first += LANES, s += LANES * ATTN_SCORE_LD) {
+        int32_t count = rows - first < LANES ? rows - first : LANES;
+        __mmask16 some = below(count);
+        float tops[LANES] = {0}, sums[LANES] = {0};
+        for (int32_t r = 0; r < count; r++) tops[r] = v_top(v_load(best + (first + r) * ATTN_LANES_MAX));
+        vec none = v_set1(-INFINITY), before = _mm512_maskz_loadu_ps(some, m + first);
+        vec top = v_max(v_mul(v_loadu(tops), v_set1(factor)), before);
+        vec base = v_pick_equal(top, none, v_zero(), top);
+        vec decay = exp2_exact(v_mul(v_sub(before, base), v_set1(unit)));
+        v_storeu(tops, base);
+        for (int32_t r = 0; r < count; r++) {
+            float *row = s + r * ATTN_SCORE_LD;
+            sums[r] = unit == 1 ? exp_row(row, keys, 0, factor, 1, tops[r])
+                                : exp_row(row, keys, 1, factor, unit, tops[r]);
+        }
+        vec sum = v_fma(_mm512_maskz_loadu_ps(some, l + first), decay, v_loadu(sums));
+        _mm512_mask_storeu_ps(alpha + first, some, decay);
+        _mm512_mask_storeu_ps(l + first, some, sum);
+        _mm512_mask_storeu_ps(m + first, some, top);
     }
 }
 

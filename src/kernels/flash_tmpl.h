@@ -387,28 +387,32 @@ ALWAYS_INLINE float exp_row(float *s, int64_t keys, const int scaled, float fact
     return v_sum(v_add(v_add(sum[0], sum[1]), v_add(sum[2], sum[3])));
 }
 
-ALWAYS_INLINE void softmax_rows(float *s, int32_t rows, int64_t keys, const int scaled, float factor,
-                                float unit, const float *best, float *m, float *l, float *alpha)
-{
-    for (int32_t r = 0; r < rows; r++) {
-        float tile = v_top(v_load(best + r * ATTN_LANES_MAX)) * factor;
-        float top = tile > m[r] ? tile : m[r];
-        float base = top == -INFINITY ? 0 : top;
-        float decay = v_first(v_exp2(v_set1((m[r] - base) * unit)));
-        float sum = exp_row(s + r * ATTN_SCORE_LD, keys, scaled, factor, unit, base);
-        alpha[r] = decay;
-        l[r] = l[r] * decay + sum;
-        m[r] = top;
-    }
-}
-
+/* What happens once a row is done for many rows at a time, in the lanes of vectors. */
 static void softmax(float *s, int32_t rows, int64_t keys, float factor, float unit, const float *best,
                     float *m, float *l, float *alpha)
 {
-    if (factor == 1 && unit == 1)
-        softmax_rows(s, rows, keys, 0, 1, 1, best, m, l, alpha);
-    else
-        softmax_rows(s, rows, keys, 1, factor, unit, best, m, l, alpha);
+    for (int32_t first = 0; first < rows; first += LANES, s += LANES * ATTN_SCORE_LD) {
+        int32_t count = rows - first < LANES ? rows - first : LANES;
+        float tops[LANES] = {0}, sums[LANES] = {0}, decays[LANES];
+        for (int32_t r = 0; r < count; r++) tops[r] = v_top(v_load(best + (first + r) * ATTN_LANES_MAX));
+        vec none = v_set1(-INFINITY), before = v_load_part(m + first, count);
+        vec top = v_max(v_mul(v_loadu(tops), v_set1(factor)), before);
+        vec base = v_pick_equal(top, none, v_zero(), top);
+        vec decay = v_exp2(v_mul(v_sub(before, base), v_set1(unit)));
+        v_storeu(tops, base);
+        for (int32_t r = 0; r < count; r++) {
+            float *row = s + r * ATTN_SCORE_LD;
+            sums[r] = factor == 1 && unit == 1 ? exp_row(row, keys, 0, 1, 1, tops[r])
+                                               : exp_row(row, keys, 1, factor, unit, tops[r]);
+        }
+        vec sum = v_fma(v_load_part(l + first, count), decay, v_loadu(sums));
+        v_storeu(tops, top);
+        v_storeu(sums, sum);
+        v_storeu(decays, decay);
+        memcpy(m + first, tops, (size_t)count * sizeof *m);
+        memcpy(l + first, sums, (size_t)count * sizeof *l);
+        memcpy(alpha + first, decays, (size_t)count * sizeof *alpha);
+    }
 }
 
 #define KERNEL_SET(set)                                                                                      \
