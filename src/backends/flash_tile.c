@@ -127,11 +127,44 @@ static void softmax(const flash_rows *job, const flash_tile *t, int32_t r, int32
                           job->sum + r, job->decay + r);
 }
 
+static const char *direct_row(const flash_rows *job, const flash_tile *t, const char *rows, int64_t stride)
+{
+    return rows + t->skip * stride * (int64_t)flash_element_bytes(job->p->dtype);
+}
+
+static void scores(const flash_rows *job, const flash_tile *t)
+{
+    const attn_kernels *k = job->kernels;
+    if (t->direct)
+        k->direct_scores(job->scores, job->queries, direct_row(job, t, t->packed_keys, t->key_stride),
+                         (int32_t)job->p->dtype, t->key_stride, job->rows, t->keys, t->known - t->skip,
+                         job->p->head_dim, job->best);
+    else
+        k->scores(job->scores, job->queries, t->packed_keys + flash_key_bytes(job->run, t->skip), job->rows,
+                  t->keys, job->p->head_dim, job->best);
+}
+
 static void values(const flash_rows *job, const flash_tile *t, int32_t r, int32_t rows, int64_t from,
                    int64_t keys, const float *decay)
 {
-    job->kernels->values(job->out + r * flash_out_ld(job), job->scores + r * ATTN_SCORE_LD, t->packed_values,
-                         t->block->keys, t->skip, from, keys, rows, job->p->value_head_dim, decay);
+    const attn_kernels *k = job->kernels;
+    float *out = job->out + r * flash_out_ld(job), *weights = job->scores + r * ATTN_SCORE_LD;
+    if (t->direct)
+        k->direct_values(out, weights, direct_row(job, t, t->packed_values, t->value_stride),
+                         (int32_t)job->p->dtype, t->value_stride, from, keys, t->known - t->skip, rows,
+                         job->p->value_head_dim, decay);
+    else
+        k->values(out, weights, t->packed_values, t->block->keys, t->skip, from, keys, rows,
+                  job->p->value_head_dim, decay);
+}
+
+/* V holds an infinity or a NaN: a weight of 0 does not hide it. */
+static int broken(const flash_rows *job, const flash_tile *t)
+{
+    if (!t->direct) return t->block->broken;
+    return !job->kernels->direct_finite(direct_row(job, t, t->packed_values, t->value_stride),
+                                        (int32_t)job->p->dtype, t->value_stride, t->keys,
+                                        job->p->value_head_dim);
 }
 
 /* While the multipliers are busy, the rows of the mask that come next are fetched, with the last tile the
@@ -154,7 +187,7 @@ static void expect_rows(const flash_rows *job, const flash_tile *t, int use_mask
 /* Edits, softmax and P V go chunk by chunk, so that the scores stay in the nearest cache. */
 static void add_tile(const flash_rows *job, const flash_tile *t, tile_edits *edits)
 {
-    int32_t chunks = attn_chunks(job->rows, job->kernels->chunk);
+    int32_t chunks = t->direct ? 1 : attn_chunks(job->rows, job->kernels->chunk);
     for (int32_t c = 0; c < chunks; c++) {
         int32_t r = attn_chunk_start(job->rows, chunks, c);
         int32_t rows = attn_chunk_start(job->rows, chunks, c + 1) - r;
@@ -198,9 +231,8 @@ void flash_do_tile(const flash_rows *job, const flash_tile *t)
     }
     edits.any = hidden || edits.use_mask || job->cap > 0;
     if (t->block->masked) flash_key_keep(job->run, job->unit, t->first, t->keys, job->key_keep);
-    job->kernels->scores(job->scores, job->queries, t->packed_keys + flash_key_bytes(job->run, t->skip),
-                         job->rows, t->keys, job->p->head_dim, job->best);
-    if (t->block->broken && (hidden || edits.use_mask))
+    scores(job, t);
+    if ((hidden || edits.use_mask) && broken(job, t))
         add_tile_by_runs(job, t, &edits);
     else
         add_tile(job, t, &edits);

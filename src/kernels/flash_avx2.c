@@ -144,6 +144,18 @@ static inline void v_transpose(vec t[8])
     }
 }
 
+/* Lane n: the sum of all lanes of t[n]. Two vectors become one in each step, half as wide. */
+static inline vec v_sums(vec t[8])
+{
+    for (int i = 0; i < 4; i++)
+        t[i] = _mm256_add_ps(_mm256_unpacklo_ps(t[2 * i], t[2 * i + 1]),
+                             _mm256_unpackhi_ps(t[2 * i], t[2 * i + 1]));
+    for (int i = 0; i < 2; i++)
+        t[i] = _mm256_add_ps(_mm256_shuffle_ps(t[2 * i], t[2 * i + 1], 0x44),
+                             _mm256_shuffle_ps(t[2 * i], t[2 * i + 1], 0xee));
+    return _mm256_add_ps(_mm256_permute2f128_ps(t[0], t[1], 0x20), _mm256_permute2f128_ps(t[0], t[1], 0x31));
+}
+
 #include "kernels/flash_tmpl.h"
 
 extern const attn_kernels attn_kernels_avx2;

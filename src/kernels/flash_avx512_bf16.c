@@ -135,12 +135,22 @@ ALWAYS_INLINE __m512i interleave(__m512i a, __m512i b, const int second)
     return _mm512_permutex2var_epi16(a, _mm512_add_epi32(column, step), b);
 }
 
+/* Largest sizes so far: the bits of x without the sign. */
+ALWAYS_INLINE __m512i larger_size(__m512i largest, __m512i x)
+{
+    return _mm512_max_epu16(largest, _mm512_and_si512(x, _mm512_set1_epi16(0x7fff)));
+}
+
+ALWAYS_INLINE int all_finite(__m512i largest)
+{
+    return _mm512_cmpge_epu16_mask(largest, _mm512_set1_epi16(0x7f80)) == 0;
+}
+
 /* Packed V: panels of [pairs of the block][PANEL] words; the last is [pairs][LANES] when that is enough. */
 static int pack_values(void *dst, const void *src, int32_t type, int64_t row_stride, int64_t stride,
                        int64_t keys, int64_t block, int64_t dv, float *tmp)
 {
     int64_t padded = attn_round_up(dv, LANES), pairs = words_of(block);
-    const __m512i size = _mm512_set1_epi16(0x7fff);
     __m512i largest = _mm512_setzero_si512();
     (void)type;
     (void)tmp;
@@ -153,13 +163,12 @@ static int pack_values(void *dst, const void *src, int32_t type, int64_t row_str
             __m512i a = columns(row, stride, i, dv), b = _mm512_setzero_si512();
             uint32_t *to = (uint32_t *)dst + i * pairs + j / 2 * (two ? PANEL : LANES);
             if (j + 1 < keys) b = columns(row + row_stride, stride, i, dv);
-            largest = _mm512_max_epu16(largest, _mm512_and_si512(a, size));
-            largest = _mm512_max_epu16(largest, _mm512_and_si512(b, size));
+            largest = larger_size(larger_size(largest, a), b);
             _mm512_store_si512(to, interleave(a, b, 0));
             if (two) _mm512_store_si512(to + LANES, interleave(a, b, 1));
         }
     }
-    return _mm512_cmpge_epu16_mask(largest, _mm512_set1_epi16(0x7f80)) != 0;
+    return !all_finite(largest);
 }
 
 /* ---- products ----------------------------------------------------------------------------------- */
@@ -371,6 +380,8 @@ static void softmax(float *s, int32_t rows, int64_t keys, float factor, float un
     }
 }
 
+#include "kernels/flash_direct_bf16.h"
+
 /* Conversions and edits of f32 scores come from avx512. */
 extern const attn_kernels attn_kernels_avx512_bf16;
 const attn_kernels attn_kernels_avx512_bf16 = {
@@ -388,6 +399,10 @@ const attn_kernels attn_kernels_avx512_bf16 = {
     .scores = scores,
     .softmax = softmax,
     .values = values,
+    .direct_queries = direct_queries,
+    .direct_scores = direct_scores,
+    .direct_values = direct_values,
+    .direct_finite = direct_finite,
 };
 #else
 typedef int attn_no_avx512_bf16;

@@ -171,6 +171,60 @@ static void values(float *o, const float *p, const void *v, int64_t block, int64
     }
 }
 
+/* ---- K and V where they are ----------------------------------------------------------------------- */
+
+static void direct_queries(void *dst, const void *const *rows, int32_t count, int32_t type, int64_t stride,
+                           int64_t d, float scale)
+{
+    for (int32_t r = 0; r < count; r++) {
+        float *q = (float *)dst + r * attn_direct_width(d);
+        for (int64_t i = 0; i < d; i++) q[i] = element(rows[r], type, i * stride) * scale;
+    }
+}
+
+static void direct_scores(float *s, const void *q, const void *k, int32_t type, int64_t row_stride,
+                          int32_t rows, int64_t keys, int64_t known, int64_t d, float *best)
+{
+    (void)known;
+    for (int32_t r = 0; r < rows; r++) {
+        const float *query = (const float *)q + r * attn_direct_width(d);
+        float *top = best + r * ATTN_LANES_MAX;
+        *top = -INFINITY;
+        for (int64_t j = 0; j < attn_round_up(keys, LANES); j++) {
+            float sum = j < keys ? 0 : -INFINITY;
+            for (int64_t i = 0; i < d && j < keys; i++)
+                sum += query[i] * element(k, type, j * row_stride + i);
+            s[r * ATTN_SCORE_LD + j] = sum;
+            if (sum > *top) *top = sum;
+        }
+    }
+}
+
+static void direct_values(float *o, const float *p, const void *v, int32_t type, int64_t row_stride,
+                          int64_t first, int64_t keys, int64_t known, int32_t rows, int64_t dv,
+                          const float *alpha)
+{
+    int64_t padded = attn_round_up(dv, LANES);
+    (void)known;
+    for (int32_t r = 0; r < rows; r++) {
+        for (int64_t i = 0; i < dv; i++) {
+            float sum = 0;
+            for (int64_t j = first; j < first + keys; j++)
+                sum += p[r * ATTN_SCORE_LD + j] * element(v, type, j * row_stride + i);
+            o[r * padded + i] = o[r * padded + i] * alpha[r] + sum;
+        }
+    }
+}
+
+static int direct_finite(const void *v, int32_t type, int64_t row_stride, int64_t keys, int64_t dv)
+{
+    int finite = 1;
+    for (int64_t j = 0; j < keys; j++) {
+        for (int64_t i = 0; i < dv; i++) finite &= isfinite(element(v, type, j * row_stride + i)) != 0;
+    }
+    return finite;
+}
+
 extern const attn_kernels attn_kernels_scalar;
 const attn_kernels attn_kernels_scalar = {
     .name = "scalar",
@@ -189,4 +243,8 @@ const attn_kernels attn_kernels_scalar = {
     .edit = edit,
     .softmax = softmax,
     .values = values,
+    .direct_queries = direct_queries,
+    .direct_scores = direct_scores,
+    .direct_values = direct_values,
+    .direct_finite = direct_finite,
 };

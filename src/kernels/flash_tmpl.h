@@ -415,10 +415,13 @@ static void softmax(float *s, int32_t rows, int64_t keys, float factor, float un
     }
 }
 
+#include "kernels/flash_direct.h"
+
 #define KERNEL_SET(set)                                                                                      \
     {                                                                                                        \
         .name = set, .chunk = CHUNK, .panel = PANEL, .lanes = LANES, .packed_bytes = sizeof(float),          \
         .pair = 1, .types = ATTN_TYPES_ALL, .widen = widen, .narrow = narrow, .pack_queries = pack_queries,  \
         .pack_keys = pack_keys, .pack_values = pack_values, .scores = scores, .edit = edit,                  \
-        .softmax = softmax, .values = values                                                                 \
+        .softmax = softmax, .values = values, .direct_queries = direct_queries,                              \
+        .direct_scores = direct_scores, .direct_values = direct_values, .direct_finite = direct_finite       \
     }

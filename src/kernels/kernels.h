@@ -77,6 +77,21 @@ typedef struct attn_kernels {
      * of rows. skip is a multiple of the panel. o: rows of dv columns, padded to lanes. */
     void (*values)(float *o, const float *p, const void *v, int64_t block, int64_t skip, int64_t first,
                    int64_t keys, int32_t rows, int64_t dv, const float *alpha);
+
+    /* Few rows do not repay packing: the same with K and V where they are, in rows of adjacent elements
+     * that lie row_stride apart. `known` rows exist, of which those behind `keys` are soon asked for as well:
+     * they are fetched into the cache.
+     *
+     * dst: attn_direct_queries bytes. */
+    void (*direct_queries)(void *dst, const void *const *rows, int32_t count, int32_t type, int64_t stride,
+                           int64_t d, float scale);
+    void (*direct_scores)(float *s, const void *q, const void *k, int32_t type, int64_t row_stride,
+                          int32_t rows, int64_t keys, int64_t known, int64_t d, float *best);
+    void (*direct_values)(float *o, const float *p, const void *v, int32_t type, int64_t row_stride,
+                          int64_t first, int64_t keys, int64_t known, int32_t rows, int64_t dv,
+                          const float *alpha);
+    /* Whether all values of the rows are finite. */
+    int (*direct_finite)(const void *v, int32_t type, int64_t row_stride, int64_t keys, int64_t dv);
 } attn_kernels;
 
 static inline int64_t attn_round_up(int64_t n, int64_t step)
@@ -108,6 +123,17 @@ static inline void attn_prefetch_write(void *row, int64_t stride, int64_t n, int
 {
     if (stride != 1) return;
     for (int64_t at = 0; at < n * element_bytes; at += 64) __builtin_prefetch((char *)row + at, 1, 2);
+}
+
+/* Elements of a row of queries of the direct form. */
+static inline int64_t attn_direct_width(int64_t d)
+{
+    return attn_round_up(d, ATTN_PANEL_MAX);
+}
+
+static inline size_t attn_direct_queries(const attn_kernels *k, int32_t rows, int64_t d)
+{
+    return (size_t)(rows * attn_direct_width(d)) * (size_t)k->packed_bytes;
 }
 
 /* Bytes of packed queries; the slack takes the vectors that are stored over the end of a chunk. */

@@ -121,4 +121,21 @@ static inline void v_store_bf16(uint16_t *p, vec x)
     _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
 }
 
+/* Lane n: the sum of all lanes of t[n]. Two vectors become one in each step, half as wide. */
+static inline vec v_sums(vec t[16])
+{
+    for (int i = 0; i < 8; i++)
+        t[i] = _mm512_add_ps(_mm512_unpacklo_ps(t[2 * i], t[2 * i + 1]),
+                             _mm512_unpackhi_ps(t[2 * i], t[2 * i + 1]));
+    for (int i = 0; i < 4; i++)
+        t[i] = _mm512_add_ps(_mm512_shuffle_ps(t[2 * i], t[2 * i + 1], 0x44),
+                             _mm512_shuffle_ps(t[2 * i], t[2 * i + 1], 0xee));
+    for (int n = 2; n > 0; n--) {
+        for (int i = 0; i < n; i++)
+            t[i] = _mm512_add_ps(_mm512_shuffle_f32x4(t[2 * i], t[2 * i + 1], 0x88),
+                                 _mm512_shuffle_f32x4(t[2 * i], t[2 * i + 1], 0xdd));
+    }
+    return t[0];
+}
+
 #endif

@@ -132,6 +132,7 @@ static void check_filled(const attn_kernels *set, const attn_kernels *scalar)
     (void)scalar;
     assert_true(set->widen && set->narrow && set->pack_queries && set->pack_keys && set->pack_values);
     assert_true(set->scores && set->edit && set->softmax && set->values);
+    assert_true(set->direct_queries && set->direct_scores && set->direct_values && set->direct_finite);
     assert_in_range(set->chunk, 1, ATTN_CHUNK_MAX - 1);
     assert_in_range(set->panel, 1, ATTN_PANEL_MAX);
     assert_in_range(set->lanes, 1, ATTN_LANES_MAX);
@@ -593,6 +594,115 @@ static void test_broken_values_are_found(void **state)
     for_each_set(check_broken);
 }
 
+/* ---- K and V where they are ------------------------------------------------------------------------ */
+
+static void run_direct_scores(const attn_kernels *set, const operands *o, int64_t row_stride, float *s,
+                              float *best)
+{
+    void *q = memory(attn_direct_queries(set, o->rows, o->d));
+    set->direct_queries(q, o->q_rows, o->rows, o->type, o->stride, o->d, 0.5f);
+    set->direct_scores(s, q, o->k, o->type, row_stride, o->rows, o->keys, o->keys + 3, o->d, best);
+    free(q);
+}
+
+/* K ends where the heap block ends, so that a sanitizer sees a read behind it. */
+static void check_direct_scores(const attn_kernels *set, const attn_kernels *scalar)
+{
+    float *got = floats(16 * ATTN_SCORE_LD), *want = floats(16 * ATTN_SCORE_LD);
+    float *best = floats(16 * ATTN_LANES_MAX), *scalar_best = floats(16 * ATTN_LANES_MAX);
+    for (int n = 0; n < 300; n++) {
+        operands o = draw_operands(set);
+        int64_t row_stride = o.d + draw_below(3), elements = (o.keys - 1) * row_stride + o.d;
+        if (o.rows > 16) o.rows = 1 + o.rows % 16;
+        void *k = draw_tensor(o.type, elements), *all = o.k;
+        o.k = malloc((size_t)(elements * element_bytes(o.type)));
+        memcpy(o.k, k, (size_t)(elements * element_bytes(o.type)));
+        run_direct_scores(set, &o, row_stride, got, best);
+        run_direct_scores(scalar, &o, row_stride, want, scalar_best);
+        for (int32_t r = 0; r < o.rows; r++) {
+            float top = -INFINITY, sum = 0, decay, most = -INFINITY, *row = got + r * ATTN_SCORE_LD;
+            for (int64_t j = 0; j < o.keys; j++) {
+                assert_close(row[j], want[r * ATTN_SCORE_LD + j], 1e-6f * (float)o.d);
+                if (row[j] > most) most = row[j];
+            }
+            for (int64_t j = o.keys; j < attn_round_up(o.keys, set->lanes); j++)
+                assert_true(row[j] == -INFINITY);
+            set->softmax(row, 1, o.keys, 1, 1, best + r * ATTN_LANES_MAX, &top, &sum, &decay);
+            assert_true(top == most);
+        }
+        free(o.q);
+        free(o.k);
+        free(all);
+        free(k);
+    }
+    free(got);
+    free(want);
+    free(best);
+    free(scalar_best);
+}
+
+static void test_direct_scores(void **state)
+{
+    (void)state;
+    for_each_set(check_direct_scores);
+}
+
+static void run_direct_values(const attn_kernels *set, const void *v, int32_t type, int64_t row_stride,
+                              int64_t first, int64_t keys, int32_t rows, int64_t dv, const float *p,
+                              float *out)
+{
+    int64_t padded = attn_round_up(dv, set->lanes);
+    float *weights = floats(ATTN_CHUNK_MAX * ATTN_SCORE_LD), *o = floats(rows * padded),
+          alpha[ATTN_CHUNK_MAX];
+    for (int32_t r = 0; r < rows; r++) {
+        alpha[r] = 0.25f * (float)r;
+        for (int64_t i = 0; i < padded; i++) o[r * padded + i] = (float)(r + i % 5);
+    }
+    put_weights(set, weights, p);
+    set->direct_values(o, weights, v, type, row_stride, first, keys, first + keys, rows, dv, alpha);
+    for (int32_t r = 0; r < rows; r++) memcpy(out + r * dv, o + r * padded, (size_t)dv * sizeof *out);
+    free(weights);
+    free(o);
+}
+
+/* Rows outside the range hold NaN, and the last one ends where the heap block ends. */
+static void check_direct_values(const attn_kernels *set, const attn_kernels *scalar)
+{
+    static const int64_t sizes[] = {1, 7, 8, 16, 17, 40, 64, 80, 128, 200};
+    float *p = floats(ATTN_CHUNK_MAX * ATTN_SCORE_LD);
+    for (int64_t i = 0; i < ATTN_CHUNK_MAX * ATTN_SCORE_LD; i++)
+        p[i] = bf16_to_f32(f32_to_bf16(fabsf(draw_float())));
+    for (int n = 0; n < 300; n++) {
+        int32_t type = draw_type(set), rows = (int32_t)(1 + draw_below(ATTN_CHUNK_MAX));
+        int64_t dv = sizes[draw_below(10)], row_stride = dv + draw_below(3);
+        int64_t first = draw_below(4), keys = 1 + draw_below(100);
+        size_t row = (size_t)(row_stride * element_bytes(type)), used = (size_t)(dv * element_bytes(type));
+        size_t bytes = row * (size_t)(first + keys - 1) + used;
+        char *drawn = draw_tensor(type, (first + keys) * row_stride), *v = malloc(bytes);
+        memset(v, 0xff, bytes);
+        memcpy(v + row * (size_t)first, drawn, bytes - row * (size_t)first);
+        float *got = floats(rows * dv), *want = floats(rows * dv);
+        run_direct_values(set, v, type, row_stride, first, keys, rows, dv, p, got);
+        run_direct_values(scalar, v, type, row_stride, first, keys, rows, dv, p, want);
+        for (int64_t i = 0; i < rows * dv; i++) assert_close(got[i], want[i], 2e-7f * (float)(keys + 50));
+        assert_true(set->direct_finite(v + row * (size_t)first, type, row_stride, keys, dv));
+        memset(v + row * (size_t)(first + draw_below(keys)) + used - (size_t)element_bytes(type), 0xff,
+               (size_t)element_bytes(type));
+        assert_false(set->direct_finite(v + row * (size_t)first, type, row_stride, keys, dv));
+        free(drawn);
+        free(v);
+        free(got);
+        free(want);
+    }
+    free(p);
+}
+
+static void test_direct_values(void **state)
+{
+    (void)state;
+    for_each_set(check_direct_values);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -609,6 +719,8 @@ int main(void)
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_broken_values_are_found),
         cmocka_unit_test(test_neighbours_do_not_enter),
+        cmocka_unit_test(test_direct_scores),
+        cmocka_unit_test(test_direct_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
