@@ -127,22 +127,31 @@ static void expect_row(const void *base, int32_t type, int64_t row_stride, int64
 
 /* ---- packing ------------------------------------------------------------------------------------ */
 
-/* dst[i * ld + r] = rows[r][i] for LANES rows of n columns. Stores are LANES wide and in ascending order:
- * with ld < LANES each overwrites what the one before wrote too far. */
-static void transpose_rows(float *dst, int64_t ld, const float *const *rows, int64_t n)
+/* dst[i * ld + r] = rows[r][i] * scale for LANES rows of n columns. Stores are LANES wide and in ascending
+ * order: with ld < LANES each overwrites what the one before wrote too far. */
+ALWAYS_INLINE void transpose_rows(float *dst, int64_t ld, const float *const *rows, int64_t n, float scale)
 {
+    const vec by = v_set1(scale);
     int64_t i = 0;
     vec t[LANES];
     for (; i + LANES <= n; i += LANES) {
         UNROLL for (int r = 0; r < LANES; r++) t[r] = v_loadu(rows[r] + i);
         v_transpose(t);
-        UNROLL for (int r = 0; r < LANES; r++) v_storeu(dst + (i + r) * ld, t[r]);
+        UNROLL for (int r = 0; r < LANES; r++) v_storeu(dst + (i + r) * ld, v_mul(t[r], by));
     }
     for (; i < n; i++) {
         float column[LANES];
         for (int r = 0; r < LANES; r++) column[r] = rows[r][i];
-        v_storeu(dst + i * ld, v_loadu(column));
+        v_storeu(dst + i * ld, v_mul(v_loadu(column), by));
     }
+}
+
+/* A row as plain f32: itself when it is that already, else a copy in `copy`. */
+static const float *plain_row(const void *row, int32_t type, int64_t stride, int64_t d, float *copy)
+{
+    if (type == ATTN_ELEMENT_F32 && stride == 1) return row;
+    widen(copy, row, type, stride, d);
+    return copy;
 }
 
 /* Packed Q: chunks of [d][CHUNK]. */
@@ -150,39 +159,27 @@ static void pack_queries(void *dst, const void *const *rows, int32_t count, int3
                          int64_t d, float scale, float *tmp)
 {
     int32_t chunks = attn_chunks(count, CHUNK);
+    memset(tmp, 0, (size_t)d * sizeof *tmp); /* a row of zeros */
     for (int32_t c = 0; c < chunks; c++) {
         const float *lines[LANES];
-        int32_t first = attn_chunk_start(count, chunks, c), end = attn_chunk_start(count, chunks, c + 1);
-        memset(tmp, 0, (size_t)d * sizeof *tmp);
-        for (int r = 0; r < LANES; r++) lines[r] = tmp; /* a row of zeros */
-        for (int32_t r = first; r < end; r++) {
-            float *line = tmp + (r - first + 1) * d;
-            widen(line, rows[r], type, stride, d);
-            for (int64_t i = 0; i < d; i++) line[i] *= scale;
-            lines[r - first] = line;
-        }
-        transpose_rows((float *)dst + (int64_t)c * CHUNK * d, CHUNK, lines, d);
+        int32_t first = attn_chunk_start(count, chunks, c),
+                rest = attn_chunk_start(count, chunks, c + 1) - first;
+        for (int r = 0; r < LANES; r++)
+            lines[r] = r < rest ? plain_row(rows[first + r], type, stride, d, tmp + (r + 1) * d) : tmp;
+        transpose_rows((float *)dst + (int64_t)c * CHUNK * d, CHUNK, lines, d, scale);
     }
 }
 
-/* Up to LANES keys: the rows themselves when they are plain f32, else copies; one row of zeros for the rest.
- */
+/* Up to LANES keys, and a row of zeros for the rest. */
 static void pack_lanes(float *dst, const void *src, int32_t type, int64_t row_stride, int64_t stride,
                        int64_t keys, int64_t d, float *tmp)
 {
     const float *lines[LANES];
-    int direct = type == ATTN_ELEMENT_F32 && stride == 1;
     if (keys < LANES) memset(tmp + keys * d, 0, (size_t)d * sizeof *tmp);
-    for (int r = 0; r < LANES; r++) {
-        lines[r] = tmp + (r < keys ? r : keys) * d;
-        if (r >= keys) continue;
-        const void *row = at(src, type, r * row_stride);
-        if (direct)
-            lines[r] = row;
-        else
-            widen(tmp + r * d, row, type, stride, d);
-    }
-    transpose_rows(dst, PANEL, lines, d);
+    for (int r = 0; r < LANES; r++)
+        lines[r] = r < keys ? plain_row(at(src, type, r * row_stride), type, stride, d, tmp + r * d)
+                            : tmp + keys * d;
+    transpose_rows(dst, PANEL, lines, d, 1);
 }
 
 /* Packed K: panels of [d][PANEL]. */
@@ -204,7 +201,7 @@ static int pack_values(void *dst, const void *src, int32_t type, int64_t row_str
 {
     int64_t padded = attn_round_up(dv, LANES);
     int direct = type == ATTN_ELEMENT_F32 && stride == 1 && padded == dv;
-    vec check = v_zero(); /* x * 0 is NaN for what is not finite, and stays NaN in a sum */
+    vec check[2] = {v_zero(), v_zero()}; /* x * 0 is NaN for what is not finite, and stays NaN in a sum */
     for (int64_t j = 0; j < keys; j++) {
         const float *row = at(src, type, j * row_stride);
         expect_row(src, type, row_stride, stride, j + AHEAD, keys, dv);
@@ -216,11 +213,11 @@ static int pack_values(void *dst, const void *src, int32_t type, int64_t row_str
         for (int64_t i = 0; i < padded; i += LANES) {
             int64_t column = i / PANEL * PANEL, width = padded - column >= PANEL ? PANEL : LANES;
             vec x = v_loadu(row + i);
-            check = v_fma(x, v_zero(), check);
+            check[i / LANES % 2] = v_fma(x, v_zero(), check[i / LANES % 2]);
             v_store((float *)dst + column * block + j * width + (i - column), x);
         }
     }
-    return v_any_nan(check);
+    return v_any_nan(v_add(check[0], check[1]));
 }
 
 /* ---- products ----------------------------------------------------------------------------------- */
