@@ -25,7 +25,6 @@ typedef __m256 vec;
 #define v_max(a, b)    _mm256_max_ps(a, b)
 #define v_abs(x)       _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x)
 #define v_round(x)     _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
-#define v_first(x)     _mm256_cvtss_f32(x)
 
 /* a < b ? x : y, lane by lane; likewise for a == b. */
 #define v_pick_less(a, b, x, y)  _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_LT_OQ))

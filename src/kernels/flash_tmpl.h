@@ -154,19 +154,21 @@ static const float *plain_row(const void *row, int32_t type, int64_t stride, int
     return copy;
 }
 
-/* Packed Q: chunks of [d][CHUNK]. */
+/* Packed Q: chunks of [d][CHUNK], LANES rows at a time. */
 static void pack_queries(void *dst, const void *const *rows, int32_t count, int32_t type, int64_t stride,
                          int64_t d, float scale, float *tmp)
 {
     int32_t chunks = attn_chunks(count, CHUNK);
     memset(tmp, 0, (size_t)d * sizeof *tmp); /* a row of zeros */
     for (int32_t c = 0; c < chunks; c++) {
-        const float *lines[LANES];
-        int32_t first = attn_chunk_start(count, chunks, c),
-                rest = attn_chunk_start(count, chunks, c + 1) - first;
-        for (int r = 0; r < LANES; r++)
-            lines[r] = r < rest ? plain_row(rows[first + r], type, stride, d, tmp + (r + 1) * d) : tmp;
-        transpose_rows((float *)dst + (int64_t)c * CHUNK * d, CHUNK, lines, d, scale);
+        float *chunk = (float *)dst + (int64_t)c * CHUNK * d;
+        int32_t r = attn_chunk_start(count, chunks, c), end = attn_chunk_start(count, chunks, c + 1);
+        for (int32_t first = 0; first < CHUNK; first += LANES, r += LANES) {
+            const float *lines[LANES];
+            for (int n = 0; n < LANES; n++)
+                lines[n] = r + n < end ? plain_row(rows[r + n], type, stride, d, tmp + (n + 1) * d) : tmp;
+            transpose_rows(chunk + first, CHUNK, lines, d, scale);
+        }
     }
 }
 

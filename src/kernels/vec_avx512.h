@@ -24,7 +24,6 @@ typedef __m512 vec;
 #define v_round(x)     _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
 #define v_sum(x)       _mm512_reduce_add_ps(x)
 #define v_top(x)       _mm512_reduce_max_ps(x)
-#define v_first(x)     _mm512_cvtss_f32(x)
 
 /* a < b ? x : y, lane by lane; likewise for a == b. */
 #define v_pick_less(a, b, x, y)  _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), y, x)
