@@ -1,8 +1,12 @@
 # Only files of an instruction set get its flags. Rows: file suffix, flags. A file src/kernels/NAME_<suffix>.c
-# gets the row's flags; all others are baseline code.
-set(ATTN_ISA_FLAGS
-  "avx2:-mavx2 -mfma -mf16c"
-  "avx512:-mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c -mprefer-vector-width=512")
+# gets the row's flags; all others are baseline code (on aarch64 that includes neon).
+set(ATTN_ISA_FLAGS)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  set(ATTN_ISA_FLAGS
+    "avx2:-mavx2 -mfma -mf16c"
+    "avx512:-mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c -mprefer-vector-width=512"
+    "avx512_bf16:-mavx512bf16 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c -mprefer-vector-width=512")
+endif()
 
 function(attn_kernel_flags folder)
   foreach(row ${ATTN_ISA_FLAGS})

@@ -80,10 +80,16 @@ static void lay_out_slot(flash_plan *plan, const attn_problem *p)
     int64_t keys = has_many(p) ? attn_round_up(p->kv_len, k->panel) : 0;
     int64_t blocks = ceil_div(p->kv_len, plan->key_cap), padded = attn_round_up(p->value_head_dim, k->lanes);
     l->blocks = place(&total, has_many(p) ? blocks : 0, sizeof(flash_block));
-    l->keys = place(&total, keys, (size_t)p->head_dim * element);
+    l->keys = place(&total, keys, (size_t)attn_round_up(p->head_dim, k->pair) * element);
     l->values = place(&total, keys, (size_t)padded * element);
     l->parts = place(&total, has_few(p) ? blocks * FLASH_ROWS_FEW : 0, (size_t)(padded + 2) * sizeof(float));
     l->slot_bytes = total;
+}
+
+/* Rows whose elements are not adjacent are copied first. */
+static int part_copies(const int64_t *stride, int64_t width)
+{
+    return width > 1 && stride[3] != 1;
 }
 
 static void lay_out_scratch(flash_plan *plan, const attn_problem *p)
@@ -93,7 +99,9 @@ static void lay_out_scratch(flash_plan *plan, const attn_problem *p)
     int64_t rows = plan->row_cap, d = p->head_dim, dv = p->value_head_dim;
     int64_t part = has_few(p) ? plan->key_cap : 0, padded = attn_round_up(dv, k->lanes);
     size_t total = 0;
-    l->queries = place(&total, 1, attn_packed_queries(k, (int32_t)rows, d));
+    size_t packed = attn_packed_queries(k, (int32_t)rows, d),
+           direct = attn_direct_queries(k, FLASH_ROWS_FEW, d);
+    l->queries = place(&total, 1, packed > direct ? packed : direct);
     l->scores = place(&total, rows * ATTN_SCORE_LD, sizeof(float));
     l->out = place(&total, rows * padded, sizeof(float));
     l->best = place(&total, rows * ATTN_LANES_MAX, sizeof(float));
@@ -105,8 +113,8 @@ static void lay_out_scratch(flash_plan *plan, const attn_problem *p)
     l->bias = place(&total, ATTN_KEYS_MAX, sizeof(float));
     l->keep = place(&total, 3 * ATTN_KEYS_MAX, sizeof(uint8_t));
     l->turn = place(&total, ATTN_CHUNK_MAX * ((d > dv ? d : dv) + ATTN_LANES_MAX), sizeof(float));
-    l->part_keys = place(&total, part, (size_t)(d * k->packed_bytes));
-    l->part_values = place(&total, part, (size_t)(padded * k->packed_bytes));
+    l->part_keys = place(&total, part_copies(p->k_stride, d) ? part : 0, (size_t)d * sizeof(float));
+    l->part_values = place(&total, part_copies(p->v_stride, dv) ? part : 0, (size_t)dv * sizeof(float));
     l->scratch_bytes = total;
 }
 
@@ -161,7 +169,7 @@ static attn_status make_plan(flash_plan *made, const attn_host *host, const attn
                              attn_error *error)
 {
     char text[256];
-    if (!attn_isa_kernels(host->isa, &made->kernels)) {
+    if (!attn_isa_kernels(host->isa, (int32_t)p->dtype, &made->kernels)) {
         attn_isa_describe(host->isa, text, sizeof text);
         return attn_fail(error, ATTN_KIND_UNKNOWN_NAME, "the cap on kernel sets cannot be met: %s", text);
     }

@@ -22,8 +22,8 @@ extern const attn_impl attn_flash_impl;
 /* Query rows of a block at most, so that Q, S, P, O and a block of K and V stay in a cache of 1 MiB. */
 #define FLASH_ROWS_MAX 96
 
-/* A unit with no more rows than this does not repay packing for others to read: each block of keys is packed
- * and used by one worker, and the results are merged. */
+/* A unit with no more rows than this does not repay packing: each block of keys is read where it is, and the
+ * results of the blocks are merged. */
 #define FLASH_ROWS_FEW 16
 
 /* One block of packed keys. */
@@ -109,9 +109,8 @@ void flash_attend(flash_run *run, const flash_item *item, char *slot, char *scra
 void flash_part(flash_run *run, const flash_item *item, char *slot, char *scratch);
 void flash_merge(flash_run *run, const flash_item *item, char *slot, char *scratch);
 
-/* Packs one block of keys of a unit, as far as any row can see it, and says what hides parts of it. */
-flash_block flash_pack_block(const flash_run *run, const flash_unit *unit, int64_t index, void *keys,
-                             void *values, float *turn);
+/* What of a block of keys of a unit any row can see. */
+flash_block flash_see_block(const flash_run *run, const flash_unit *unit, int64_t index);
 
 /* Whether a keep mask speaks of keys only, for all rows and heads: it then works like a key mask. */
 static inline int flash_mask_of_keys(const attn_problem *p)
@@ -125,7 +124,8 @@ void flash_key_keep(const flash_run *run, const flash_unit *unit, int64_t first,
 /* Bytes that n packed keys and values take. */
 static inline size_t flash_key_bytes(const flash_run *run, int64_t n)
 {
-    return (size_t)(n * run->call->problem->head_dim) * (size_t)run->plan->kernels.packed_bytes;
+    int64_t padded = attn_round_up(run->call->problem->head_dim, run->plan->kernels.pair);
+    return (size_t)(n * padded) * (size_t)run->plan->kernels.packed_bytes;
 }
 
 static inline size_t flash_value_bytes(const flash_run *run, int64_t n)
@@ -137,6 +137,14 @@ static inline size_t flash_value_bytes(const flash_run *run, int64_t n)
 static inline size_t flash_element_bytes(attn_dtype dtype)
 {
     return dtype == ATTN_F32 ? 4 : 2;
+}
+
+/* Key (value) row `first` of a unit, the stride of its axes as in the problem. */
+static inline const char *flash_kv_row(const flash_unit *unit, const void *tensor, const int64_t *stride,
+                                       int64_t first, attn_dtype dtype)
+{
+    int64_t at = unit->batch * stride[0] + (unit->rows.k0 + first) * stride[1] + unit->kv_head * stride[2];
+    return (const char *)tensor + at * (int64_t)flash_element_bytes(dtype);
 }
 
 #endif

@@ -56,11 +56,8 @@ void flash_key_keep(const flash_run *run, const flash_unit *unit, int64_t first,
     for (int64_t j = 0; j < n; j++) keep[j] = (uint8_t)kept(&m, first + j);
 }
 
-flash_block flash_pack_block(const flash_run *run, const flash_unit *unit, int64_t index, void *keys,
-                             void *values, float *turn)
+flash_block flash_see_block(const flash_run *run, const flash_unit *unit, int64_t index)
 {
-    const attn_kernels *kernels = &run->plan->kernels;
-    const attn_problem *p = run->call->problem;
     flash_block block = {0};
     int64_t first = index * unit->tiles.keys, end = first + unit->tiles.keys;
     if (end > unit->seen.hi) end = unit->seen.hi;
@@ -68,16 +65,22 @@ flash_block flash_pack_block(const flash_run *run, const flash_unit *unit, int64
     block.keys = (int32_t)(end - first);
     key_masks masks = masks_of(run->call, unit);
     look(&masks, first, &block);
-    if (block.keys == 0) return block;
+    return block;
+}
 
-    int64_t bytes = (int64_t)flash_element_bytes(p->dtype), row = unit->rows.k0 + first;
-    int64_t k = unit->batch * p->k_stride[0] + row * p->k_stride[1] + unit->kv_head * p->k_stride[2];
-    int64_t v = unit->batch * p->v_stride[0] + row * p->v_stride[1] + unit->kv_head * p->v_stride[2];
-    kernels->pack_keys(keys, (const char *)run->call->k + k * bytes, p->dtype, p->k_stride[1], p->k_stride[3],
-                       block.keys, p->head_dim, turn);
-    block.broken = (uint8_t)kernels->pack_values(values, (const char *)run->call->v + v * bytes, p->dtype,
-                                                 p->v_stride[1], p->v_stride[3], block.keys, block.keys,
-                                                 p->value_head_dim, turn);
+static flash_block pack_block(const flash_run *run, const flash_unit *unit, int64_t index, void *keys,
+                              void *values, float *turn)
+{
+    const attn_kernels *kernels = &run->plan->kernels;
+    const attn_problem *p = run->call->problem;
+    flash_block block = flash_see_block(run, unit, index);
+    if (block.keys == 0) return block;
+    int64_t first = index * unit->tiles.keys;
+    kernels->pack_keys(keys, flash_kv_row(unit, run->call->k, p->k_stride, first, p->dtype),
+                       (int32_t)p->dtype, p->k_stride[1], p->k_stride[3], block.keys, p->head_dim, turn);
+    block.broken = (uint8_t)kernels->pack_values(
+        values, flash_kv_row(unit, run->call->v, p->v_stride, first, p->dtype), (int32_t)p->dtype,
+        p->v_stride[1], p->v_stride[3], block.keys, block.keys, p->value_head_dim, turn);
     return block;
 }
 
@@ -87,8 +90,8 @@ void flash_pack(flash_run *run, const flash_item *item, char *slot, char *scratc
     const flash_unit *unit = &item->unit;
     if (unit->tiles.key_blocks == 0) return;
     flash_block *block = (flash_block *)(void *)(slot + l->blocks) + item->index;
-    *block = flash_pack_block(run, unit, item->index,
-                              slot + l->keys + flash_key_bytes(run, item->index * unit->tiles.keys),
-                              slot + l->values + flash_value_bytes(run, item->index * unit->tiles.keys),
-                              (float *)(void *)(scratch + l->turn));
+    *block = pack_block(run, unit, item->index,
+                        slot + l->keys + flash_key_bytes(run, item->index * unit->tiles.keys),
+                        slot + l->values + flash_value_bytes(run, item->index * unit->tiles.keys),
+                        (float *)(void *)(scratch + l->turn));
 }

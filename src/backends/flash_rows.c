@@ -1,6 +1,7 @@
 /* flash_rows.c: one block of query rows from the queries to the output. */
 #include "backends/flash_rows.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -19,13 +20,24 @@ static void set_ranges(flash_rows *job)
     job->all = all;
 }
 
-static void load_queries(const flash_rows *job)
+/* What turns a product of a query and a key into a score. */
+static double scale_of(const flash_rows *job)
+{
+    return job->natural ? job->p->scale : job->p->scale * LOG2E;
+}
+
+static void load_queries(const flash_rows *job, int direct)
 {
     const attn_problem *p = job->p;
+    double scale = job->kernels->scale_last ? copysign(1, scale_of(job)) : scale_of(job);
     for (int32_t r = 0; r < job->rows; r++)
         job->query_rows[r] = flash_query_row(job, flash_row_of(job, r), flash_head_of(job, r));
-    job->kernels->pack_queries(job->queries, job->query_rows, job->rows, p->dtype, p->q_stride[3],
-                               p->head_dim, (float)(job->natural ? p->scale : p->scale * LOG2E), job->turn);
+    if (direct)
+        job->kernels->direct_queries(job->queries, job->query_rows, job->rows, (int32_t)p->dtype,
+                                     p->q_stride[3], p->head_dim, (float)scale);
+    else
+        job->kernels->pack_queries(job->queries, job->query_rows, job->rows, (int32_t)p->dtype,
+                                   p->q_stride[3], p->head_dim, (float)scale, job->turn);
 }
 
 /* Divides by the sum, to which the sink adds its share: it moves the maximum like any other logit. A row
@@ -89,6 +101,7 @@ static flash_rows make_rows(flash_run *run, const flash_unit *unit, int64_t inde
     job.rows = (int32_t)(heads * job.each);
     job.masked_rows = p->mask_form != ATTN_FORM_NONE && !flash_mask_of_keys(p);
     job.natural = p->mask_form == ATTN_FORM_ADDITIVE;
+    job.factor = job.kernels->scale_last ? (float)fmax(fabs(scale_of(&job)), FLT_MIN) : 1;
     job.cap = (float)(job.natural ? p->softcap : p->softcap * LOG2E);
     set_memory(&job, &run->plan->layout, scratch);
     set_ranges(&job);
@@ -123,7 +136,7 @@ void flash_attend(flash_run *run, const flash_item *item, char *slot, char *scra
     const flash_block *blocks = (const flash_block *)(void *)(slot + l->blocks);
     int64_t step = item->unit.tiles.keys;
     flash_rows job = make_rows(run, &item->unit, item->index, scratch);
-    load_queries(&job);
+    load_queries(&job, 0);
     clear(&job);
     for (int64_t n = job.all.lo / step; n * step < job.all.hi; n++) {
         flash_tile t = {.packed_keys = slot + l->keys + flash_key_bytes(run, n * step),
@@ -147,17 +160,48 @@ static float *part_of(const flash_rows *job, char *slot, int64_t index)
     return (float *)(void *)(slot + job->run->plan->layout.parts) + (size_t)index * floats;
 }
 
+/* Rows of adjacent elements are used where they are, others are copied. Returns the elements from row to row.
+ */
+static int64_t direct_rows(const flash_rows *job, const void *tensor, const int64_t *stride, int64_t first,
+                           int64_t count, int64_t width, char *copy, const char **rows)
+{
+    size_t bytes = flash_element_bytes(job->p->dtype);
+    *rows = flash_kv_row(job->unit, tensor, stride, first, job->p->dtype);
+    if (width <= 1 || stride[3] == 1) return stride[1];
+    for (int64_t j = 0; j < count; j++) {
+        for (int64_t i = 0; i < width; i++)
+            memcpy(copy + (size_t)(j * width + i) * bytes,
+                   *rows + (j * stride[1] + i * stride[3]) * (int64_t)bytes, bytes);
+    }
+    *rows = copy;
+    return width;
+}
+
+static void set_direct(const flash_rows *job, flash_tile *t, int64_t start, int64_t keys, char *scratch)
+{
+    const flash_layout *l = &job->run->plan->layout;
+    const attn_problem *p = job->p;
+    t->direct = 1;
+    t->key_stride = direct_rows(job, job->call->k, p->k_stride, start, keys, p->head_dim,
+                                scratch + l->part_keys, &t->packed_keys);
+    t->value_stride = direct_rows(job, job->call->v, p->v_stride, start, keys, p->value_head_dim,
+                                  scratch + l->part_values, &t->packed_values);
+    /* A copy ends with the block, and nothing is gained by fetching it. */
+    t->known = t->packed_keys == scratch + l->part_keys || t->packed_values == scratch + l->part_values
+                   ? 0
+                   : job->unit->seen.hi - start;
+}
+
 void flash_part(flash_run *run, const flash_item *item, char *slot, char *scratch)
 {
-    const flash_layout *l = &run->plan->layout;
     if (item->unit.tiles.key_blocks == 0) return;
     flash_rows job = make_rows(run, &item->unit, 0, scratch);
-    char *keys = scratch + l->part_keys, *values = scratch + l->part_values;
-    flash_block block = flash_pack_block(run, &item->unit, item->index, keys, values, job.turn);
-    flash_tile t = {.packed_keys = keys, .packed_values = values};
+    flash_block block = flash_see_block(run, &item->unit, item->index);
+    flash_tile t = {0};
     clear(&job);
     if (set_tile(&job, item->index, &block, &t)) {
-        load_queries(&job);
+        set_direct(&job, &t, item->index * item->unit.tiles.keys, block.keys, scratch);
+        load_queries(&job, 1);
         flash_do_tile(&job, &t);
     }
     float *part = part_of(&job, slot, item->index);

@@ -19,8 +19,9 @@ typedef struct flash_rows {
     int64_t first, each, head;
     int64_t first_next; /* first row of the block that this worker may do next; negative: unknown */
     int masked_rows;    /* the mask differs from row to row or from head to head */
-    int natural; /* scores are natural: an additive mask near the end of the range would overflow in base 2,
-                    the unit of all other calls, which saves a multiplication */
+    int natural;  /* scores are natural: an additive mask near the end of the range would overflow in base 2,
+                     the unit of all other calls, which saves a multiplication */
+    float factor; /* that scores lack, because the packed queries have only the sign of the scale; else 1 */
     float cap;
     void *queries;
     float *scores, *out, *best, *top, *sum, *decay, *bias, *turn;
@@ -33,7 +34,10 @@ typedef struct flash_rows {
 /* Keys [first, first + keys) of the sample, out of one packed block. */
 typedef struct flash_tile {
     const flash_block *block;
-    const char *packed_keys, *packed_values; /* of the block */
+    const char *packed_keys, *packed_values; /* of the block; or, when direct, its rows where they are */
+    int direct;
+    int64_t key_stride, value_stride; /* direct: elements from row to row */
+    int64_t known;                    /* direct: rows from the start of the block that exist */
     int64_t first, keys;
     int64_t skip;     /* keys of the block before `first` */
     int starts, last; /* among the tiles of these rows */
@@ -44,12 +48,12 @@ void flash_do_tile(const flash_rows *job, const flash_tile *tile);
 
 static inline int64_t flash_head_of(const flash_rows *job, int32_t r)
 {
-    return job->head + r / job->each;
+    return r < job->each ? job->head : job->head + r / job->each; /* mostly one head, and no division */
 }
 
 static inline int64_t flash_row_of(const flash_rows *job, int32_t r)
 {
-    return job->first + r % job->each;
+    return job->first + (r < job->each ? r : r % job->each);
 }
 
 static inline const char *flash_query_row(const flash_rows *job, int64_t i, int64_t h)

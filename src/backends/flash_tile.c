@@ -96,38 +96,81 @@ static void set_mask(const flash_rows *job, const flash_tile *t, int32_t r, attn
 
 /* What has to be done to the scores of a tile. */
 typedef struct tile_edits {
-    int any, use_mask;
+    int hidden; /* some rows do not see all keys, by their intervals */
+    int use_mask;
     const void *last; /* mask row of the row before */
 } tile_edits;
 
-static void edit_rows(const flash_rows *job, const flash_tile *t, tile_edits *edits, int32_t r, int32_t rows)
+/* s: scores of row r, and so for the functions that follow. */
+static void edit_rows(const flash_rows *job, const flash_tile *t, tile_edits *edits, int32_t r, int32_t rows,
+                      float *s)
 {
-    for (int32_t end = r + rows; r < end; r++) {
+    for (int32_t end = r + rows; r < end; r++, s += ATTN_SCORE_LD) {
         attn_edit e = {
-            .cap = job->cap, .lo = job->ranges[r].lo - t->first, .hi = job->ranges[r].hi - t->first};
+            .scale = job->factor,
+            .cap = job->cap,
+            .lo = job->ranges[r].lo - t->first,
+            .hi = job->ranges[r].hi - t->first,
+        };
         e.lo = e.lo < 0 ? 0 : e.lo > t->keys ? t->keys : e.lo;
         e.hi = e.hi < 0 ? 0 : e.hi > t->keys ? t->keys : e.hi;
         if (t->block->masked) e.keep = job->key_keep;
         if (edits->use_mask && e.lo < e.hi) set_mask(job, t, r, &e, &edits->last);
-        if (e.cap > 0 || e.keep || e.bias || e.lo > 0 || e.hi < t->keys)
-            job->kernels->edit(job->scores + r * ATTN_SCORE_LD, t->keys, &e, job->best + r * ATTN_LANES_MAX);
+        if (e.scale != 1 || e.cap > 0 || e.keep || e.bias || e.lo > 0 || e.hi < t->keys)
+            job->kernels->edit(s, t->keys, &e, job->best + r * ATTN_LANES_MAX);
     }
 }
 
 /* ---- softmax and values ------------------------------------------------------------------------------ */
 
-static void softmax(const flash_rows *job, const flash_tile *t, int32_t r, int32_t rows)
+static void softmax(const flash_rows *job, const flash_tile *t, int32_t r, int32_t rows, float *s,
+                    float factor)
 {
-    job->kernels->softmax(job->scores + r * ATTN_SCORE_LD, rows, t->keys, job->natural ? (float)LOG2E : 1,
+    job->kernels->softmax(s, rows, t->keys, factor, job->natural ? (float)LOG2E : 1,
                           job->best + r * ATTN_LANES_MAX, job->top + r, job->sum + r, job->decay + r);
 }
 
-static void values(const flash_rows *job, const flash_tile *t, int32_t r, int32_t rows, int64_t from,
-                   int64_t keys, const float *decay)
+static const char *direct_row(const flash_rows *job, const flash_tile *t, const char *rows, int64_t stride)
 {
-    job->kernels->values(job->out + r * flash_out_ld(job), job->scores + r * ATTN_SCORE_LD + from,
-                         t->packed_values, t->block->keys, t->skip + from, keys, rows, job->p->value_head_dim,
-                         decay);
+    return rows + t->skip * stride * (int64_t)flash_element_bytes(job->p->dtype);
+}
+
+/* Rows from r on, the packed queries of which start at q. */
+static void scores(const flash_rows *job, const flash_tile *t, int32_t r, int32_t rows, const void *q,
+                   float *s)
+{
+    const attn_kernels *k = job->kernels;
+    const attn_problem *p = job->p;
+    float *best = job->best + r * ATTN_LANES_MAX;
+    if (t->direct) {
+        k->direct_scores(s, q, direct_row(job, t, t->packed_keys, t->key_stride), (int32_t)p->dtype,
+                         t->key_stride, rows, t->keys, t->known - t->skip, p->head_dim, best);
+        return;
+    }
+    k->scores(s, q, t->packed_keys + flash_key_bytes(job->run, t->skip), rows, t->keys, p->head_dim, best);
+}
+
+static void values(const flash_rows *job, const flash_tile *t, int32_t r, int32_t rows, const float *s,
+                   int64_t from, int64_t keys, const float *decay)
+{
+    const attn_kernels *k = job->kernels;
+    float *out = job->out + r * flash_out_ld(job);
+    if (t->direct)
+        k->direct_values(out, s, direct_row(job, t, t->packed_values, t->value_stride),
+                         (int32_t)job->p->dtype, t->value_stride, from, keys, t->known - t->skip, rows,
+                         job->p->value_head_dim, decay);
+    else
+        k->values(out, s, t->packed_values, t->block->keys, t->skip, from, keys, rows, job->p->value_head_dim,
+                  decay);
+}
+
+/* V holds an infinity or a NaN: a weight of 0 does not hide it. */
+static int broken(const flash_rows *job, const flash_tile *t)
+{
+    if (!t->direct) return t->block->broken;
+    return !job->kernels->direct_finite(direct_row(job, t, t->packed_values, t->value_stride),
+                                        (int32_t)job->p->dtype, t->value_stride, t->keys,
+                                        job->p->value_head_dim);
 }
 
 /* While the multipliers are busy, the rows of the mask that come next are fetched, with the last tile the
@@ -142,21 +185,51 @@ static void expect_rows(const flash_rows *job, const flash_tile *t, int use_mask
     for (int32_t n = 0; n < rows && t->last; n++)
         attn_prefetch_write(flash_out_row(job, r + n), p->out_stride[3], p->value_head_dim, out);
     for (int32_t n = 0; n < rows && t->starts && job->first_next >= 0; n++)
-        attn_prefetch(flash_query_row(job, job->first_next + (r + n) % job->each, flash_head_of(job, r + n)),
+        attn_prefetch(flash_query_row(job, job->first_next + flash_row_of(job, r + n) - job->first,
+                                      flash_head_of(job, r + n)),
                       p->q_stride[3], p->head_dim, element);
 }
 
-/* Edits, softmax and P V go chunk by chunk, so that the scores stay in the nearest cache. */
+/* What rows [r, r + rows) see of the tile: their keys end where the last row's do. Returns whether some of
+ * what is left is hidden from some row. */
+static int cut_tile(const flash_rows *job, flash_tile *t, int32_t r, int32_t rows)
+{
+    int64_t lo = 0, least = INT64_MAX, most = 0;
+    for (int32_t end = r + rows; r < end; r++) {
+        const attn_interval *keys = &job->ranges[r];
+        if (keys->lo > lo) lo = keys->lo;
+        if (keys->hi < least) least = keys->hi;
+        if (keys->hi > most) most = keys->hi;
+    }
+    if (most < t->first + t->keys) t->keys = most > t->first ? most - t->first : 0;
+    return lo > t->first || least < t->first + t->keys;
+}
+
+/* All steps go chunk by chunk, so that the scores stay in the nearest cache. */
+static void add_chunk(const flash_rows *job, const flash_tile *t, tile_edits *edits, int32_t r, int32_t rows,
+                      const void *queries)
+{
+    flash_tile seen = *t;
+    int hidden = edits->hidden && cut_tile(job, &seen, r, rows);
+    edits->last = NULL; /* a copied row of the mask is as long as the keys of its chunk */
+    int any = hidden || t->block->masked || edits->use_mask || job->cap > 0;
+    if (t->starts || t->last || edits->use_mask) expect_rows(job, t, edits->use_mask, r, rows);
+    if (seen.keys == 0) return;
+    scores(job, &seen, r, rows, queries, job->scores);
+    if (any) edit_rows(job, &seen, edits, r, rows, job->scores);
+    softmax(job, &seen, r, rows, job->scores, any ? 1 : job->factor);
+    values(job, &seen, r, rows, job->scores, 0, seen.keys, job->decay + r);
+}
+
 static void add_tile(const flash_rows *job, const flash_tile *t, tile_edits *edits)
 {
-    int32_t chunks = attn_chunks(job->rows, job->kernels->chunk);
+    const attn_kernels *k = job->kernels;
+    int32_t chunks = t->direct ? 1 : attn_chunks(job->rows, k->chunk);
+    size_t step = (size_t)(k->chunk * attn_round_up(job->p->head_dim, k->pair)) * (size_t)k->packed_bytes;
     for (int32_t c = 0; c < chunks; c++) {
         int32_t r = attn_chunk_start(job->rows, chunks, c);
-        int32_t rows = attn_chunk_start(job->rows, chunks, c + 1) - r;
-        if (t->starts || t->last || edits->use_mask) expect_rows(job, t, edits->use_mask, r, rows);
-        if (edits->any) edit_rows(job, t, edits, r, rows);
-        softmax(job, t, r, rows);
-        values(job, t, r, rows, 0, t->keys, job->decay + r);
+        add_chunk(job, t, edits, r, attn_chunk_start(job->rows, chunks, c + 1) - r,
+                  (const char *)job->queries + (size_t)c * step);
     }
 }
 
@@ -165,16 +238,18 @@ static void add_tile(const flash_rows *job, const flash_tile *t, tile_edits *edi
 static void add_tile_by_runs(const flash_rows *job, const flash_tile *t, tile_edits *edits)
 {
     const float one = 1;
+    scores(job, t, 0, job->rows, job->queries, job->scores);
     for (int32_t r = 0; r < job->rows; r++) {
-        const float *row = job->scores + r * ATTN_SCORE_LD, *decay = job->decay + r;
-        edit_rows(job, t, edits, r, 1);
+        float *row = job->scores + r * ATTN_SCORE_LD;
+        const float *decay = job->decay + r;
+        edit_rows(job, t, edits, r, 1, row);
         for (int64_t j = 0; j < t->keys; j++) job->seen[j] = row[j] != -INFINITY;
-        softmax(job, t, r, 1);
+        softmax(job, t, r, 1, row, 1);
         for (int64_t j = 0, end; j < t->keys; j = end + 1) {
             for (end = j; end < t->keys && job->seen[end]; end++) {
             }
             if (end == j) continue;
-            values(job, t, r, 1, j, end - j, decay);
+            values(job, t, r, 1, row, j, end - j, decay);
             decay = &one;
         }
     }
@@ -183,19 +258,15 @@ static void add_tile_by_runs(const flash_rows *job, const flash_tile *t, tile_ed
 void flash_do_tile(const flash_rows *job, const flash_tile *t)
 {
     tile_edits edits = {.use_mask = job->masked_rows};
-    int hidden = t->block->masked;
-    for (int32_t r = 0; r < job->rows && !hidden; r++)
-        hidden = job->ranges[r].lo > t->first || job->ranges[r].hi < t->first + t->keys;
+    for (int32_t r = 0; r < job->rows && !edits.hidden; r++)
+        edits.hidden = job->ranges[r].lo > t->first || job->ranges[r].hi < t->first + t->keys;
     if (edits.use_mask) {
         int sees = scan_mask(job, t);
         if (sees == SEES_NOTHING) return;
         if (sees == SEES_ALL) edits.use_mask = 0;
     }
-    edits.any = hidden || edits.use_mask || job->cap > 0;
     if (t->block->masked) flash_key_keep(job->run, job->unit, t->first, t->keys, job->key_keep);
-    job->kernels->scores(job->scores, job->queries, t->packed_keys + flash_key_bytes(job->run, t->skip),
-                         job->rows, t->keys, job->p->head_dim, job->best);
-    if (t->block->broken && (hidden || edits.use_mask))
+    if ((edits.hidden || t->block->masked || edits.use_mask) && broken(job, t))
         add_tile_by_runs(job, t, &edits);
     else
         add_tile(job, t, &edits);

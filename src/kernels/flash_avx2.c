@@ -25,7 +25,6 @@ typedef __m256 vec;
 #define v_max(a, b)    _mm256_max_ps(a, b)
 #define v_abs(x)       _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x)
 #define v_round(x)     _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
-#define v_first(x)     _mm256_cvtss_f32(x)
 
 /* a < b ? x : y, lane by lane; likewise for a == b. */
 #define v_pick_less(a, b, x, y)  _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_LT_OQ))
@@ -109,6 +108,20 @@ static inline vec v_load_bf16(const uint16_t *p)
     return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
 }
 
+/* Round to nearest even; a NaN stays one even when its low bits are cut off. */
+static inline void v_store_bf16(uint16_t *p, vec x)
+{
+    __m256i b = _mm256_castps_si256(x),
+            odd = _mm256_and_si256(_mm256_srli_epi32(b, 16), _mm256_set1_epi32(1));
+    __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(b, _mm256_set1_epi32(0x7fff)), odd);
+    __m256 quiet = _mm256_or_ps(x, _mm256_castsi256_ps(_mm256_set1_epi32(0x400000)));
+    __m256 unordered = _mm256_cmp_ps(x, x, _CMP_UNORD_Q);
+    rounded = _mm256_castps_si256(_mm256_blendv_ps(_mm256_castsi256_ps(rounded), quiet, unordered));
+    rounded = _mm256_srli_epi32(rounded, 16);
+    _mm_storeu_si128((__m128i *)p,
+                     _mm_packus_epi32(_mm256_castsi256_si128(rounded), _mm256_extracti128_si256(rounded, 1)));
+}
+
 /* 8 x 8 in three steps: pairs within 128 bits, quadruples, then the halves. */
 static inline void v_transpose(vec t[8])
 {
@@ -128,6 +141,18 @@ static inline void v_transpose(vec t[8])
         t[i] = _mm256_permute2f128_ps(b[i], b[i + 4], 0x20);
         t[i + 4] = _mm256_permute2f128_ps(b[i], b[i + 4], 0x31);
     }
+}
+
+/* Lane n: the sum of all lanes of t[n]. Two vectors become one in each step, half as wide. */
+static inline vec v_sums(vec t[8])
+{
+    for (int i = 0; i < 4; i++)
+        t[i] = _mm256_add_ps(_mm256_unpacklo_ps(t[2 * i], t[2 * i + 1]),
+                             _mm256_unpackhi_ps(t[2 * i], t[2 * i + 1]));
+    for (int i = 0; i < 2; i++)
+        t[i] = _mm256_add_ps(_mm256_shuffle_ps(t[2 * i], t[2 * i + 1], 0x44),
+                             _mm256_shuffle_ps(t[2 * i], t[2 * i + 1], 0xee));
+    return _mm256_add_ps(_mm256_permute2f128_ps(t[0], t[1], 0x20), _mm256_permute2f128_ps(t[0], t[1], 0x31));
 }
 
 #include "kernels/flash_tmpl.h"

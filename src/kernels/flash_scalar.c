@@ -125,7 +125,7 @@ static void edit(float *s, int64_t keys, const attn_edit *e, float *best)
 {
     best[0] = -INFINITY;
     for (int64_t j = 0; j < keys; j++) {
-        float x = s[j];
+        float x = s[j] * e->scale;
         if (e->cap > 0) x = e->cap * tanhf(x / e->cap);
         if (e->bias) x = e->bias[j] == -INFINITY ? -INFINITY : x + e->bias[j];
         if (e->keep && !e->keep[j]) x = -INFINITY;
@@ -135,14 +135,14 @@ static void edit(float *s, int64_t keys, const attn_edit *e, float *best)
     }
 }
 
-static void softmax(float *s, int32_t rows, int64_t keys, float unit, const float *best, float *m, float *l,
-                    float *alpha)
+static void softmax(float *s, int32_t rows, int64_t keys, float factor, float unit, const float *best,
+                    float *m, float *l, float *alpha)
 {
     for (int32_t r = 0; r < rows; r++) {
-        float top = best[r * ATTN_LANES_MAX] > m[r] ? best[r * ATTN_LANES_MAX] : m[r];
+        float tile = best[r * ATTN_LANES_MAX] * factor, top = tile > m[r] ? tile : m[r];
         float base = top == -INFINITY ? 0 : top, sum = 0;
         for (int64_t j = 0; j < keys; j++) {
-            float p = exp2f((s[r * ATTN_SCORE_LD + j] - base) * unit);
+            float p = exp2f((s[r * ATTN_SCORE_LD + j] * factor - base) * unit);
             s[r * ATTN_SCORE_LD + j] = p;
             sum += p;
         }
@@ -152,13 +152,14 @@ static void softmax(float *s, int32_t rows, int64_t keys, float unit, const floa
     }
 }
 
-static void values(float *o, const float *p, const void *v, int64_t block, int64_t first, int64_t keys,
-                   int32_t rows, int64_t dv, const float *alpha)
+static void values(float *o, const float *p, const void *v, int64_t block, int64_t skip, int64_t first,
+                   int64_t keys, int32_t rows, int64_t dv, const float *alpha)
 {
     int64_t padded = attn_round_up(dv, LANES);
+    p += first;
     for (int64_t i = 0, w; i < padded; i += w) {
         w = panel_width(i, dv);
-        const float *panel = (const float *)v + i * block + first * w;
+        const float *panel = (const float *)v + i * block + (skip + first) * w;
         for (int32_t r = 0; r < rows; r++) {
             float sum[PANEL] = {0};
             for (int64_t j = 0; j < keys; j++) {
@@ -170,6 +171,60 @@ static void values(float *o, const float *p, const void *v, int64_t block, int64
     }
 }
 
+/* ---- K and V where they are ----------------------------------------------------------------------- */
+
+static void direct_queries(void *dst, const void *const *rows, int32_t count, int32_t type, int64_t stride,
+                           int64_t d, float scale)
+{
+    for (int32_t r = 0; r < count; r++) {
+        float *q = (float *)dst + r * attn_direct_width(d);
+        for (int64_t i = 0; i < d; i++) q[i] = element(rows[r], type, i * stride) * scale;
+    }
+}
+
+static void direct_scores(float *s, const void *q, const void *k, int32_t type, int64_t row_stride,
+                          int32_t rows, int64_t keys, int64_t known, int64_t d, float *best)
+{
+    (void)known;
+    for (int32_t r = 0; r < rows; r++) {
+        const float *query = (const float *)q + r * attn_direct_width(d);
+        float *top = best + r * ATTN_LANES_MAX;
+        *top = -INFINITY;
+        for (int64_t j = 0; j < attn_round_up(keys, LANES); j++) {
+            float sum = j < keys ? 0 : -INFINITY;
+            for (int64_t i = 0; i < d && j < keys; i++)
+                sum += query[i] * element(k, type, j * row_stride + i);
+            s[r * ATTN_SCORE_LD + j] = sum;
+            if (sum > *top) *top = sum;
+        }
+    }
+}
+
+static void direct_values(float *o, const float *p, const void *v, int32_t type, int64_t row_stride,
+                          int64_t first, int64_t keys, int64_t known, int32_t rows, int64_t dv,
+                          const float *alpha)
+{
+    int64_t padded = attn_round_up(dv, LANES);
+    (void)known;
+    for (int32_t r = 0; r < rows; r++) {
+        for (int64_t i = 0; i < dv; i++) {
+            float sum = 0;
+            for (int64_t j = first; j < first + keys; j++)
+                sum += p[r * ATTN_SCORE_LD + j] * element(v, type, j * row_stride + i);
+            o[r * padded + i] = o[r * padded + i] * alpha[r] + sum;
+        }
+    }
+}
+
+static int direct_finite(const void *v, int32_t type, int64_t row_stride, int64_t keys, int64_t dv)
+{
+    int finite = 1;
+    for (int64_t j = 0; j < keys; j++) {
+        for (int64_t i = 0; i < dv; i++) finite &= isfinite(element(v, type, j * row_stride + i)) != 0;
+    }
+    return finite;
+}
+
 extern const attn_kernels attn_kernels_scalar;
 const attn_kernels attn_kernels_scalar = {
     .name = "scalar",
@@ -177,6 +232,8 @@ const attn_kernels attn_kernels_scalar = {
     .panel = PANEL,
     .lanes = LANES,
     .packed_bytes = sizeof(float),
+    .pair = 1,
+    .types = ATTN_TYPES_ALL,
     .widen = widen,
     .narrow = narrow,
     .pack_queries = pack_queries,
@@ -186,4 +243,8 @@ const attn_kernels attn_kernels_scalar = {
     .edit = edit,
     .softmax = softmax,
     .values = values,
+    .direct_queries = direct_queries,
+    .direct_scores = direct_scores,
+    .direct_values = direct_values,
+    .direct_finite = direct_finite,
 };

@@ -8,7 +8,7 @@
 #include <cpuid.h>
 #endif
 
-enum { ISA_AVX2 = 1, ISA_AVX512 = 2 };
+enum { ISA_AVX2 = 1, ISA_AVX512 = 2, ISA_AVX512_BF16 = 4 };
 
 #define X(set, needs, summary) extern const attn_kernels attn_kernels_##set;
 #include "kernels/kernels.def"
@@ -34,6 +34,9 @@ static const isa_row rows[] = {
 #define XCR0_YMM 0x06u
 #define XCR0_ZMM 0xe6u
 
+/* Leaf 7, subleaf 1: compilers' headers agree on no name for it. */
+#define CPUID_7_1_EAX_AVX512_BF16 (1u << 5)
+
 static unsigned saved_state(void)
 {
     unsigned low, high;
@@ -51,6 +54,8 @@ static unsigned detect(void)
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
     if ((b & bit_AVX2) && (saved & XCR0_YMM) == XCR0_YMM) found |= ISA_AVX2;
     if ((b & f_bw_dq_vl) == f_bw_dq_vl && (saved & XCR0_ZMM) == XCR0_ZMM) found |= ISA_AVX512;
+    if (!__get_cpuid_count(7, 1, &a, &b, &c, &d)) return found;
+    if ((found & ISA_AVX512) && (a & CPUID_7_1_EAX_AVX512_BF16)) found |= ISA_AVX512_BF16;
     return found;
 }
 #else
@@ -101,11 +106,12 @@ const char *attn_isa_name(const char *cap)
 }
 
 /* Takes what is still empty from a weaker set. The packed form belongs to one set, so its leaves move
- * together. */
+ * together; scores that are not yet weights are f32 in every set. */
 static void fill(attn_kernels *k, const attn_kernels *from)
 {
     if (!k->widen) k->widen = from->widen;
     if (!k->narrow) k->narrow = from->narrow;
+    if (!k->edit) k->edit = from->edit;
     if (k->scores || !from->scores) return;
     attn_kernels whole = *from;
     whole.name = k->name;
@@ -114,10 +120,11 @@ static void fill(attn_kernels *k, const attn_kernels *from)
     *k = whole;
 }
 
-int attn_isa_kernels(const char *cap, attn_kernels *kernels)
+int attn_isa_kernels(const char *cap, int32_t type, attn_kernels *kernels)
 {
     unsigned found = detect();
     int i = best_index(cap, found);
+    while (i > 0 && !(usable(&rows[i], found) && rows[i].kernels->types >> type & 1)) i--;
     if (i < 0) return 0;
     *kernels = *rows[i].kernels;
     while (--i >= 0) {

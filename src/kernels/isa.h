@@ -12,8 +12,9 @@ const char *attn_isa_at(size_t index, int *usable);
 /* The best usable set that is not above the cap; NULL or "" caps nothing. NULL: the cap names no set. */
 const char *attn_isa_name(const char *cap);
 
-/* The same as a table with every slot filled. Returns 0 when the cap names no set. */
-int attn_isa_kernels(const char *cap, attn_kernels *kernels);
+/* The best of those that takes tensors of the type, as a table with every slot filled. Returns 0 when the cap
+ * names no set. */
+int attn_isa_kernels(const char *cap, int32_t type, attn_kernels *kernels);
 
 /* One sentence: what this CPU has and why this set. Terminated text of at most bytes. */
 void attn_isa_describe(const char *cap, char *text, size_t bytes);

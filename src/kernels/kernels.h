@@ -13,6 +13,7 @@
 
 /* Element types of tensors in memory. */
 enum { ATTN_ELEMENT_F32 = 1, ATTN_ELEMENT_F16 = 2, ATTN_ELEMENT_BF16 = 3 };
+#define ATTN_TYPES_ALL (1u << ATTN_ELEMENT_F32 | 1u << ATTN_ELEMENT_F16 | 1u << ATTN_ELEMENT_BF16)
 
 #define ATTN_KEYS_MAX 384 /* keys of a tile at most */
 #define ATTN_SCORE_LD                                                                                        \
@@ -22,8 +23,9 @@ enum { ATTN_ELEMENT_F32 = 1, ATTN_ELEMENT_F16 = 2, ATTN_ELEMENT_BF16 = 3 };
 #define ATTN_CHUNK_MAX 16 /* most query rows that one register tile takes, of any set */
 #define ATTN_PANEL_MAX 32 /* widest panel of any set */
 
-/* How a row of scores is changed before the softmax, in this order: cap, bias, keep, range. */
+/* How a row of scores is changed before the softmax, in this order: scale, cap, bias, keep, range. */
 typedef struct attn_edit {
+    float scale;         /* scores become score * scale, for sets that have `scale_last`; else 1 */
     float cap;           /* > 0: scores become cap * tanh(score / cap); 0: off */
     const float *bias;   /* added; -inf hides the key whatever its score is; NULL: none */
     const uint8_t *keep; /* a zero byte hides the key; NULL: none */
@@ -36,6 +38,10 @@ typedef struct attn_kernels {
     int32_t panel;        /* keys of a packed panel of K; a multiple of `lanes` */
     int32_t lanes;        /* value columns are padded to a multiple of this */
     int32_t packed_bytes; /* of one packed element of Q, K, V */
+    int32_t pair;         /* head sizes of Q and K and keys of V are padded to a multiple of this */
+    int32_t scale_last;   /* Q is packed with the sign of the scale only, because it would be rounded; the
+                             size of the scale is given to `edit`, or else to `softmax` */
+    uint32_t types;       /* element types of Q, K and V that the set packs: bits (1 << type) */
 
     /* dst[i] = src[i * stride] as f32. */
     void (*widen)(float *dst, const void *src, int32_t type, int64_t stride, int64_t n);
@@ -49,8 +55,8 @@ typedef struct attn_kernels {
     /* Packs `keys` rows of K into panels, the last one padded with zeros. tmp as above. */
     void (*pack_keys)(void *dst, const void *src, int32_t type, int64_t row_stride, int64_t stride,
                       int64_t keys, int64_t d, float *tmp);
-    /* Packs `keys` rows of V as a block of `block` rows. Returns non-zero when a value is not finite.
-     * tmp: dv + ATTN_LANES_MAX floats. */
+    /* Packs `keys` rows of V as the first of a block of `block` rows. Returns non-zero when a value is not
+     * finite. tmp: dv + ATTN_LANES_MAX floats. */
     int (*pack_values)(void *dst, const void *src, int32_t type, int64_t row_stride, int64_t stride,
                        int64_t keys, int64_t block, int64_t dv, float *tmp);
     /* s[r][j] = q[r] . k[j] for j in [0, keys); columns up to the end of the last vector become -inf.
@@ -60,16 +66,32 @@ typedef struct attn_kernels {
     /* Edits columns [0, keys) of one row of scores, sets -inf up to the end of the vector, takes its maxima.
      */
     void (*edit)(float *s, int64_t keys, const attn_edit *edit, float *best);
-    /* Online softmax of `rows` rows: m' = max(m, best), alpha = 2^(unit (m - m')), p = 2^(unit (s - m')) in
-     * place of s, l' = l alpha + sum p. unit is 1 for scores in base 2 and log2(e) for natural ones. A
-     * maximum of -inf is replaced by 0 in the differences, so that nothing-yet gives p = 0 and alpha = 0,
-     * never NaN. */
-    void (*softmax)(float *s, int32_t rows, int64_t keys, float unit, const float *best, float *m, float *l,
-                    float *alpha);
-    /* o[r] = o[r] * alpha[r] + sum over keys [first, first + keys) of p[r][j] v[first + j], for one chunk of
-     * rows. p points at the column of key `first`. o: rows of dv columns, padded to lanes. */
-    void (*values)(float *o, const float *p, const void *v, int64_t block, int64_t first, int64_t keys,
-                   int32_t rows, int64_t dv, const float *alpha);
+    /* Online softmax of `rows` rows: m' = max(m, factor best), alpha = 2^(unit (m - m')), p = 2^(unit (factor
+     * s - m')) in place of s, l' = l alpha + sum p. unit is 1 for scores in base 2 and log2(e) for natural
+     * ones, factor > 0 is what scores lack to be either. A maximum of -inf is replaced by 0 in the
+     * differences, so that nothing-yet gives p = 0 and alpha = 0, never NaN. Weights of packed_bytes each
+     * start where the row of scores starts. */
+    void (*softmax)(float *s, int32_t rows, int64_t keys, float factor, float unit, const float *best,
+                    float *m, float *l, float *alpha);
+    /* o[r] = o[r] * alpha[r] + sum over keys j in [first, first + keys) of p[r][j] v[skip + j], for one chunk
+     * of rows. skip is a multiple of the panel. o: rows of dv columns, padded to lanes. */
+    void (*values)(float *o, const float *p, const void *v, int64_t block, int64_t skip, int64_t first,
+                   int64_t keys, int32_t rows, int64_t dv, const float *alpha);
+
+    /* Few rows do not repay packing: the same with K and V where they are, in rows of adjacent elements
+     * that lie row_stride apart. `known` rows exist, of which those behind `keys` are soon asked for as well:
+     * they are fetched into the cache.
+     *
+     * dst: attn_direct_queries bytes. */
+    void (*direct_queries)(void *dst, const void *const *rows, int32_t count, int32_t type, int64_t stride,
+                           int64_t d, float scale);
+    void (*direct_scores)(float *s, const void *q, const void *k, int32_t type, int64_t row_stride,
+                          int32_t rows, int64_t keys, int64_t known, int64_t d, float *best);
+    void (*direct_values)(float *o, const float *p, const void *v, int32_t type, int64_t row_stride,
+                          int64_t first, int64_t keys, int64_t known, int32_t rows, int64_t dv,
+                          const float *alpha);
+    /* Whether all values of the rows are finite. */
+    int (*direct_finite)(const void *v, int32_t type, int64_t row_stride, int64_t keys, int64_t dv);
 } attn_kernels;
 
 static inline int64_t attn_round_up(int64_t n, int64_t step)
@@ -103,10 +125,21 @@ static inline void attn_prefetch_write(void *row, int64_t stride, int64_t n, int
     for (int64_t at = 0; at < n * element_bytes; at += 64) __builtin_prefetch((char *)row + at, 1, 2);
 }
 
+/* Elements of a row of queries of the direct form. */
+static inline int64_t attn_direct_width(int64_t d)
+{
+    return attn_round_up(d, ATTN_PANEL_MAX);
+}
+
+static inline size_t attn_direct_queries(const attn_kernels *k, int32_t rows, int64_t d)
+{
+    return (size_t)(rows * attn_direct_width(d)) * (size_t)k->packed_bytes;
+}
+
 /* Bytes of packed queries; the slack takes the vectors that are stored over the end of a chunk. */
 static inline size_t attn_packed_queries(const attn_kernels *k, int32_t rows, int64_t d)
 {
-    int64_t elements = (int64_t)attn_chunks(rows, k->chunk) * k->chunk * d;
+    int64_t elements = (int64_t)attn_chunks(rows, k->chunk) * k->chunk * attn_round_up(d, k->pair);
     return (size_t)(elements + ATTN_LANES_MAX) * (size_t)k->packed_bytes;
 }
 

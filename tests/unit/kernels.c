@@ -61,7 +61,7 @@ static void assert_close(float got, float want, float bound)
 static const attn_kernels *scalar_set(void)
 {
     static attn_kernels set;
-    assert_true(attn_isa_kernels("scalar", &set));
+    assert_true(attn_isa_kernels("scalar", ATTN_ELEMENT_F32, &set));
     return &set;
 }
 
@@ -73,7 +73,7 @@ static void for_each_set(void (*check)(const attn_kernels *set, const attn_kerne
         int usable;
         const char *name = attn_isa_at(i, &usable);
         if (!usable) continue;
-        assert_true(attn_isa_kernels(name, &set));
+        assert_true(attn_isa_kernels(name, ATTN_ELEMENT_BF16, &set));
         assert_string_equal(set.name, name);
         seed = 2025;
         check(&set, scalar_set());
@@ -107,11 +107,24 @@ static void test_unknown_cap_is_refused(void **state)
     attn_kernels set;
     char text[256], little[8];
     assert_null(attn_isa_name("avx1024"));
-    assert_false(attn_isa_kernels("avx1024", &set));
+    assert_false(attn_isa_kernels("avx1024", ATTN_ELEMENT_F32, &set));
     attn_isa_describe("avx1024", text, sizeof text);
     assert_non_null(strstr(text, "avx1024"));
     attn_isa_describe(NULL, little, sizeof little);
     assert_int_equal(strlen(little), sizeof little - 1);
+}
+
+/* A set that packs only some types is passed over for the others. */
+static void test_the_type_decides(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < attn_isa_count(); i++) {
+        for (int32_t type = ATTN_ELEMENT_F32; type <= ATTN_ELEMENT_BF16; type++) {
+            attn_kernels set;
+            assert_true(attn_isa_kernels(attn_isa_at(i, NULL), type, &set));
+            assert_true(set.types >> type & 1);
+        }
+    }
 }
 
 static void check_filled(const attn_kernels *set, const attn_kernels *scalar)
@@ -119,6 +132,7 @@ static void check_filled(const attn_kernels *set, const attn_kernels *scalar)
     (void)scalar;
     assert_true(set->widen && set->narrow && set->pack_queries && set->pack_keys && set->pack_values);
     assert_true(set->scores && set->edit && set->softmax && set->values);
+    assert_true(set->direct_queries && set->direct_scores && set->direct_values && set->direct_finite);
     assert_in_range(set->chunk, 1, ATTN_CHUNK_MAX - 1);
     assert_in_range(set->panel, 1, ATTN_PANEL_MAX);
     assert_in_range(set->lanes, 1, ATTN_LANES_MAX);
@@ -231,10 +245,19 @@ static void *draw_tensor(int32_t type, int64_t n)
     return p;
 }
 
-static operands draw_operands(void)
+/* One of the types that the set packs. */
+static int32_t draw_type(const attn_kernels *set)
+{
+    for (;;) {
+        int32_t type = (int32_t)(1 + draw_below(3));
+        if (set->types >> type & 1) return type;
+    }
+}
+
+static operands draw_operands(const attn_kernels *set)
 {
     static const int64_t sizes[] = {1, 7, 8, 16, 17, 64, 72, 128, 200};
-    operands o = {.type = (int32_t)(1 + draw_below(3)), .rows = (int32_t)(1 + draw_below(64))};
+    operands o = {.type = draw_type(set), .rows = (int32_t)(1 + draw_below(64))};
     o.stride = 1 + draw_below(2);
     o.keys = 1 + draw_below(100);
     o.d = sizes[draw_below(9)];
@@ -249,7 +272,8 @@ static void run_scores(const attn_kernels *set, const operands *o, float *s, flo
 {
     float *tmp = floats(ATTN_CHUNK_MAX * (o->d + ATTN_LANES_MAX));
     void *q = memory(attn_packed_queries(set, o->rows, o->d));
-    void *k = memory((size_t)(attn_round_up(o->keys, set->panel) * o->d * set->packed_bytes));
+    void *k = memory(
+        (size_t)(attn_round_up(o->keys, set->panel) * attn_round_up(o->d, set->pair) * set->packed_bytes));
     set->pack_queries(q, o->q_rows, o->rows, o->type, o->stride, o->d, 0.5f, tmp);
     set->pack_keys(k, o->k, o->type, o->d * o->stride, o->stride, o->keys, o->d, tmp);
     set->scores(s, q, k, o->rows, o->keys, o->d, best);
@@ -265,7 +289,7 @@ static void check_scores(const attn_kernels *set, const attn_kernels *scalar)
     float *best = floats(64 * ATTN_LANES_MAX), *scalar_best = floats(64 * ATTN_LANES_MAX);
     float top[64], sum[64], decay[64];
     for (int n = 0; n < 300; n++) {
-        operands o = draw_operands();
+        operands o = draw_operands(set);
         run_scores(set, &o, got, best);
         run_scores(scalar, &o, want, scalar_best);
         for (int32_t r = 0; r < o.rows; r++) {
@@ -282,7 +306,7 @@ static void check_scores(const attn_kernels *set, const attn_kernels *scalar)
             decay[r] = most;
         }
         float first = decay[0];
-        set->softmax(got, 1, o.keys, 1, best, top, sum, decay);
+        set->softmax(got, 1, o.keys, 1, 1, best, top, sum, decay);
         assert_true(top[0] == first);
         free(o.q);
         free(o.k);
@@ -308,7 +332,7 @@ static void draw_row(float *s, int64_t keys, float size)
 
 static attn_edit draw_edit(float *bias, uint8_t *keep, int64_t keys)
 {
-    attn_edit e = {.lo = 0, .hi = keys};
+    attn_edit e = {.scale = draw_below(2) ? 1 : 0.75f, .lo = 0, .hi = keys};
     for (int64_t j = 0; j < keys; j++) {
         bias[j] = draw_below(4) ? draw_float() * 3 : -INFINITY;
         keep[j] = draw_below(4) ? (uint8_t)(1 + draw_below(255)) : 0;
@@ -342,7 +366,7 @@ static void check_edit(const attn_kernels *set, const attn_kernels *scalar)
         for (int64_t j = 0; j < keys; j++)
             assert_close(got[j], want[j], isinf(want[j]) ? 0 : 4e-7f * (3 + fabsf(want[j])));
         float top = -INFINITY, sum = 0, decay;
-        set->softmax(got, 1, keys, 1, best, &top, &sum, &decay);
+        set->softmax(got, 1, keys, 1, 1, best, &top, &sum, &decay);
         assert_close(top, scalar_best[0], isinf(scalar_best[0]) ? 0 : 4e-7f * (3 + fabsf(top)));
         free(bias);
         free(keep);
@@ -359,6 +383,24 @@ static void test_edit(void **state)
     for_each_set(check_edit);
 }
 
+/* Weights take the place of the scores, in the packed type. */
+static float weight(const attn_kernels *set, const float *row, int64_t j)
+{
+    if (set->packed_bytes == sizeof *row) return row[j];
+    return bf16_to_f32(((const uint16_t *)(const void *)row)[j]);
+}
+
+/* Relative errors of sets whose weights become bf16: of the rounding, and of the function before it. */
+static float weight_rounding(const attn_kernels *set)
+{
+    return set->packed_bytes == sizeof(float) ? 0 : 0x1p-8f;
+}
+
+static float weight_error(const attn_kernels *set)
+{
+    return set->packed_bytes == sizeof(float) ? 0 : 4e-6f;
+}
+
 static void check_softmax(const attn_kernels *set, const attn_kernels *scalar)
 {
     enum { ROWS = 5 };
@@ -367,7 +409,8 @@ static void check_softmax(const attn_kernels *set, const attn_kernels *scalar)
     for (int n = 0; n < 500; n++) {
         int64_t keys = 1 + draw_below(ATTN_KEYS_MAX);
         float unit = n % 2 ? 1 : 1.44269504f, m[2][ROWS], l[2][ROWS], alpha[2][ROWS];
-        attn_edit none = {.hi = keys};
+        float factor = n % 5 ? 1 : 0.5f;
+        attn_edit none = {.scale = 1, .hi = keys};
         for (int r = 0; r < ROWS; r++) {
             draw_row(want + r * ATTN_SCORE_LD, keys, n % 3 ? 8 : 300);
             memcpy(got + r * ATTN_SCORE_LD, want + r * ATTN_SCORE_LD, ATTN_SCORE_LD * sizeof *got);
@@ -376,15 +419,16 @@ static void check_softmax(const attn_kernels *set, const attn_kernels *scalar)
             m[0][r] = m[1][r] = r == 0 ? -INFINITY : draw_float() * 9;
             l[0][r] = l[1][r] = r == 0 ? 0 : 2;
         }
-        set->softmax(got, ROWS, keys, unit, best, m[0], l[0], alpha[0]);
-        scalar->softmax(want, ROWS, keys, unit, scalar_best, m[1], l[1], alpha[1]);
+        set->softmax(got, ROWS, keys, factor, unit, best, m[0], l[0], alpha[0]);
+        scalar->softmax(want, ROWS, keys, factor, unit, scalar_best, m[1], l[1], alpha[1]);
         for (int r = 0; r < ROWS; r++) {
             assert_true(m[0][r] == m[1][r]);
             assert_close(alpha[0][r], alpha[1][r], 4e-7f);
-            assert_close(l[0][r], l[1][r], 2e-6f * l[1][r]);
+            assert_close(l[0][r], l[1][r], (weight_error(set) + 2e-6f) * l[1][r]);
             for (int64_t j = 0; j < keys; j++) {
                 float p = want[r * ATTN_SCORE_LD + j];
-                assert_close(got[r * ATTN_SCORE_LD + j], p, 4e-7f * p + 0x1p-126f);
+                float bound = weight_rounding(set) + weight_error(set) + 4e-7f;
+                assert_close(weight(set, got + r * ATTN_SCORE_LD, j), p, bound * p + 0x1p-126f);
             }
         }
     }
@@ -405,7 +449,7 @@ static void check_softmax_edges(const attn_kernels *set, const attn_kernels *sca
 {
     float *s = floats(ATTN_SCORE_LD), *best = floats(ATTN_LANES_MAX), top, sum, decay;
     uint8_t keep[40] = {0};
-    attn_edit e = {.keep = keep, .hi = 40};
+    attn_edit e = {.scale = 1, .keep = keep, .hi = 40};
     (void)scalar;
     for (int round = 0; round < 3; round++) {
         keep[37] = round > 0;
@@ -414,12 +458,12 @@ static void check_softmax_edges(const attn_kernels *set, const attn_kernels *sca
         top = -INFINITY;
         sum = 0;
         set->edit(s, 40, &e, best);
-        set->softmax(s, 1, 40, 1, best, &top, &sum, &decay);
-        for (int j = 0; j < 40; j++) assert_true(j == 37 || s[j] == 0);
+        set->softmax(s, 1, 40, 1, 1, best, &top, &sum, &decay);
+        for (int j = 0; j < 40; j++) assert_true(j == 37 || weight(set, s, j) == 0);
         if (round == 2)
-            assert_true(isnan(s[37]) && isnan(sum));
+            assert_true(isnan(weight(set, s, 37)) && isnan(sum));
         else
-            assert_true(s[37] == (float)round && sum == (float)round);
+            assert_true(weight(set, s, 37) == (float)round && sum == (float)round);
         assert_true(decay == 0 && (round == 2 || top == (round ? -66855.0f : -INFINITY)));
     }
     free(s);
@@ -434,19 +478,33 @@ static void test_softmax_edges(void **state)
 
 /* ---- values ---------------------------------------------------------------------------------------- */
 
+/* Weights in the form in which the set's softmax leaves them. */
+static void put_weights(const attn_kernels *set, float *to, const float *p)
+{
+    for (int64_t r = 0; r < ATTN_CHUNK_MAX; r++, to += ATTN_SCORE_LD, p += ATTN_SCORE_LD) {
+        if (set->packed_bytes == sizeof *p)
+            memcpy(to, p, ATTN_SCORE_LD * sizeof *p);
+        else
+            for (int64_t j = 0; j < ATTN_SCORE_LD; j++) ((uint16_t *)(void *)to)[j] = f32_to_bf16(p[j]);
+    }
+}
+
 static int run_values(const attn_kernels *set, const void *v, int32_t type, int64_t stride, int64_t block,
                       int64_t first, int64_t keys, int32_t rows, int64_t dv, const float *p, float *out)
 {
+    float *weights = floats(ATTN_CHUNK_MAX * ATTN_SCORE_LD);
+    put_weights(set, weights, p);
     int64_t padded = attn_round_up(dv, set->lanes);
     float *tmp = floats(dv + ATTN_LANES_MAX), *o = floats(rows * padded);
-    void *packed = memory((size_t)(block * padded * set->packed_bytes));
+    void *packed = memory((size_t)(attn_round_up(block, set->pair) * padded * set->packed_bytes));
     float alpha[ATTN_CHUNK_MAX];
     for (int32_t r = 0; r < rows; r++) {
         alpha[r] = 0.25f * (float)r;
         for (int64_t i = 0; i < padded; i++) o[r * padded + i] = (float)(r + i % 5);
     }
     int broken = set->pack_values(packed, v, type, dv * stride, stride, block, block, dv, tmp);
-    set->values(o, p, packed, block, first, keys, rows, dv, alpha);
+    set->values(o, weights, packed, block, 0, first, keys, rows, dv, alpha);
+    free(weights);
     for (int32_t r = 0; r < rows; r++) memcpy(out + r * dv, o + r * padded, (size_t)dv * sizeof *out);
     free(tmp);
     free(o);
@@ -459,13 +517,14 @@ static void check_values(const attn_kernels *set, const attn_kernels *scalar)
     static const int64_t sizes[] = {1, 7, 8, 16, 17, 40, 64, 80, 128};
     float *p = floats(ATTN_CHUNK_MAX * ATTN_SCORE_LD);
     for (int n = 0; n < 300; n++) {
-        int32_t type = (int32_t)(1 + draw_below(3)), rows = (int32_t)(1 + draw_below(scalar->chunk));
+        int32_t type = draw_type(set), rows = (int32_t)(1 + draw_below(scalar->chunk));
         int64_t stride = 1 + draw_below(2), block = 1 + draw_below(150), dv = sizes[draw_below(9)];
         if (n % 2) rows = (int32_t)(1 + draw_below(set->chunk));
         int64_t first = draw_below(block), keys = 1 + draw_below(block - first);
         void *v = draw_tensor(type, block * dv * stride);
         float *got = floats(rows * dv), *want = floats(rows * dv);
-        for (int64_t i = 0; i < ATTN_CHUNK_MAX * ATTN_SCORE_LD; i++) p[i] = fabsf(draw_float());
+        for (int64_t i = 0; i < ATTN_CHUNK_MAX * ATTN_SCORE_LD; i++)
+            p[i] = bf16_to_f32(f32_to_bf16(fabsf(draw_float())));
         assert_false(run_values(set, v, type, stride, block, first, keys, rows, dv, p, got));
         assert_false(run_values(scalar, v, type, stride, block, first, keys, rows, dv, p, want));
         for (int64_t i = 0; i < rows * dv; i++) assert_close(got[i], want[i], 2e-7f * (float)(keys + 50));
@@ -486,19 +545,47 @@ static void test_values(void **state)
 static void check_broken(const attn_kernels *set, const attn_kernels *scalar)
 {
     enum { KEYS = 5, DV = 41 };
-    float *tmp = floats(DV + ATTN_LANES_MAX), v[KEYS * DV];
+    float *tmp = floats(DV + ATTN_LANES_MAX);
+    uint16_t v[KEYS * DV];
     void *packed = memory((size_t)(KEYS * 64 * 4));
     (void)scalar;
-    for (int i = 0; i < KEYS * DV; i++) v[i] = i % 2 ? 3.4e38f : -3.4e38f;
-    assert_false(set->pack_values(packed, v, ATTN_ELEMENT_F32, DV, 1, KEYS, KEYS, DV, tmp));
+    for (int i = 0; i < KEYS * DV; i++) v[i] = i % 2 ? 0x7f7f : 0xff7f;
+    assert_false(set->pack_values(packed, v, ATTN_ELEMENT_BF16, DV, 1, KEYS, KEYS, DV, tmp));
     for (int i = 0; i < KEYS * DV; i++) {
-        float before = v[i];
-        v[i] = i % 3 == 0 ? NAN : i % 3 == 1 ? INFINITY : -INFINITY;
-        assert_true(set->pack_values(packed, v, ATTN_ELEMENT_F32, DV, 1, KEYS, KEYS, DV, tmp));
+        uint16_t before = v[i];
+        v[i] = i % 3 == 0 ? 0x7f81 : i % 3 == 1 ? 0x7f80 : 0xff80;
+        assert_true(set->pack_values(packed, v, ATTN_ELEMENT_BF16, DV, 1, KEYS, KEYS, DV, tmp));
         v[i] = before;
     }
     free(tmp);
     free(packed);
+}
+
+/* Keys next to the range are no part of it, not even as 0 times infinity. */
+static void check_neighbours(const attn_kernels *set, const attn_kernels *scalar)
+{
+    enum { KEYS = 9, DV = 24 };
+    float *p = floats(ATTN_CHUNK_MAX * ATTN_SCORE_LD), got[2 * DV], want[2 * DV];
+    uint16_t *v = draw_tensor(ATTN_ELEMENT_BF16, KEYS * DV);
+    for (int64_t i = 0; i < ATTN_CHUNK_MAX * ATTN_SCORE_LD; i++) p[i] = 0.5f;
+    for (int64_t first = 0; first < KEYS; first++) {
+        for (int64_t end = first + 1; end <= KEYS; end++) {
+            uint16_t *poisoned = memory(KEYS * DV * sizeof *v); /* NaN */
+            memcpy(poisoned + first * DV, v + first * DV, (size_t)((end - first) * DV) * sizeof *v);
+            run_values(set, poisoned, ATTN_ELEMENT_BF16, 1, KEYS, first, end - first, 2, DV, p, got);
+            run_values(scalar, v, ATTN_ELEMENT_BF16, 1, KEYS, first, end - first, 2, DV, p, want);
+            for (int i = 0; i < 2 * DV; i++) assert_close(got[i], want[i], 1e-5f);
+            free(poisoned);
+        }
+    }
+    free(p);
+    free(v);
+}
+
+static void test_neighbours_do_not_enter(void **state)
+{
+    (void)state;
+    for_each_set(check_neighbours);
 }
 
 static void test_broken_values_are_found(void **state)
@@ -507,11 +594,121 @@ static void test_broken_values_are_found(void **state)
     for_each_set(check_broken);
 }
 
+/* ---- K and V where they are ------------------------------------------------------------------------ */
+
+static void run_direct_scores(const attn_kernels *set, const operands *o, int64_t row_stride, float *s,
+                              float *best)
+{
+    void *q = memory(attn_direct_queries(set, o->rows, o->d));
+    set->direct_queries(q, o->q_rows, o->rows, o->type, o->stride, o->d, 0.5f);
+    set->direct_scores(s, q, o->k, o->type, row_stride, o->rows, o->keys, o->keys + 3, o->d, best);
+    free(q);
+}
+
+/* K ends where the heap block ends, so that a sanitizer sees a read behind it. */
+static void check_direct_scores(const attn_kernels *set, const attn_kernels *scalar)
+{
+    float *got = floats(16 * ATTN_SCORE_LD), *want = floats(16 * ATTN_SCORE_LD);
+    float *best = floats(16 * ATTN_LANES_MAX), *scalar_best = floats(16 * ATTN_LANES_MAX);
+    for (int n = 0; n < 300; n++) {
+        operands o = draw_operands(set);
+        int64_t row_stride = o.d + draw_below(3), elements = (o.keys - 1) * row_stride + o.d;
+        if (o.rows > 16) o.rows = 1 + o.rows % 16;
+        void *k = draw_tensor(o.type, elements), *all = o.k;
+        o.k = malloc((size_t)(elements * element_bytes(o.type)));
+        memcpy(o.k, k, (size_t)(elements * element_bytes(o.type)));
+        run_direct_scores(set, &o, row_stride, got, best);
+        run_direct_scores(scalar, &o, row_stride, want, scalar_best);
+        for (int32_t r = 0; r < o.rows; r++) {
+            float top = -INFINITY, sum = 0, decay, most = -INFINITY, *row = got + r * ATTN_SCORE_LD;
+            for (int64_t j = 0; j < o.keys; j++) {
+                assert_close(row[j], want[r * ATTN_SCORE_LD + j], 1e-6f * (float)o.d);
+                if (row[j] > most) most = row[j];
+            }
+            for (int64_t j = o.keys; j < attn_round_up(o.keys, set->lanes); j++)
+                assert_true(row[j] == -INFINITY);
+            set->softmax(row, 1, o.keys, 1, 1, best + r * ATTN_LANES_MAX, &top, &sum, &decay);
+            assert_true(top == most);
+        }
+        free(o.q);
+        free(o.k);
+        free(all);
+        free(k);
+    }
+    free(got);
+    free(want);
+    free(best);
+    free(scalar_best);
+}
+
+static void test_direct_scores(void **state)
+{
+    (void)state;
+    for_each_set(check_direct_scores);
+}
+
+static void run_direct_values(const attn_kernels *set, const void *v, int32_t type, int64_t row_stride,
+                              int64_t first, int64_t keys, int32_t rows, int64_t dv, const float *p,
+                              float *out)
+{
+    int64_t padded = attn_round_up(dv, set->lanes);
+    float *weights = floats(ATTN_CHUNK_MAX * ATTN_SCORE_LD), *o = floats(rows * padded),
+          alpha[ATTN_CHUNK_MAX];
+    for (int32_t r = 0; r < rows; r++) {
+        alpha[r] = 0.25f * (float)r;
+        for (int64_t i = 0; i < padded; i++) o[r * padded + i] = (float)(r + i % 5);
+    }
+    put_weights(set, weights, p);
+    set->direct_values(o, weights, v, type, row_stride, first, keys, first + keys, rows, dv, alpha);
+    for (int32_t r = 0; r < rows; r++) memcpy(out + r * dv, o + r * padded, (size_t)dv * sizeof *out);
+    free(weights);
+    free(o);
+}
+
+/* Rows outside the range hold NaN, and the last one ends where the heap block ends. */
+static void check_direct_values(const attn_kernels *set, const attn_kernels *scalar)
+{
+    static const int64_t sizes[] = {1, 7, 8, 16, 17, 40, 64, 80, 128, 200};
+    float *p = floats(ATTN_CHUNK_MAX * ATTN_SCORE_LD);
+    for (int64_t i = 0; i < ATTN_CHUNK_MAX * ATTN_SCORE_LD; i++)
+        p[i] = bf16_to_f32(f32_to_bf16(fabsf(draw_float())));
+    for (int n = 0; n < 300; n++) {
+        int32_t type = draw_type(set), rows = (int32_t)(1 + draw_below(ATTN_CHUNK_MAX));
+        int64_t dv = sizes[draw_below(10)], row_stride = dv + draw_below(3);
+        int64_t first = draw_below(4), keys = 1 + draw_below(100);
+        size_t row = (size_t)(row_stride * element_bytes(type)), used = (size_t)(dv * element_bytes(type));
+        size_t bytes = row * (size_t)(first + keys - 1) + used;
+        char *drawn = draw_tensor(type, (first + keys) * row_stride), *v = malloc(bytes);
+        memset(v, 0xff, bytes);
+        memcpy(v + row * (size_t)first, drawn, bytes - row * (size_t)first);
+        float *got = floats(rows * dv), *want = floats(rows * dv);
+        run_direct_values(set, v, type, row_stride, first, keys, rows, dv, p, got);
+        run_direct_values(scalar, v, type, row_stride, first, keys, rows, dv, p, want);
+        for (int64_t i = 0; i < rows * dv; i++) assert_close(got[i], want[i], 2e-7f * (float)(keys + 50));
+        assert_true(set->direct_finite(v + row * (size_t)first, type, row_stride, keys, dv));
+        memset(v + row * (size_t)(first + draw_below(keys)) + used - (size_t)element_bytes(type), 0xff,
+               (size_t)element_bytes(type));
+        assert_false(set->direct_finite(v + row * (size_t)first, type, row_stride, keys, dv));
+        free(drawn);
+        free(v);
+        free(got);
+        free(want);
+    }
+    free(p);
+}
+
+static void test_direct_values(void **state)
+{
+    (void)state;
+    for_each_set(check_direct_values);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sets_are_listed_and_capped),
         cmocka_unit_test(test_unknown_cap_is_refused),
+        cmocka_unit_test(test_the_type_decides),
         cmocka_unit_test(test_every_slot_is_filled),
         cmocka_unit_test(test_widen),
         cmocka_unit_test(test_narrow),
@@ -521,6 +718,9 @@ int main(void)
         cmocka_unit_test(test_softmax_edges),
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_broken_values_are_found),
+        cmocka_unit_test(test_neighbours_do_not_enter),
+        cmocka_unit_test(test_direct_scores),
+        cmocka_unit_test(test_direct_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
