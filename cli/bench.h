@@ -6,11 +6,11 @@
 
 #include "bench_shapes.h"
 #include "ceiling.h"
+#include "contenders.h"
 #include "problem.h"
 #include "report.h"
 
-#define BENCH_ROUNDS_MAX   101
-#define BENCH_BACKENDS_MAX 32
+#define BENCH_ROUNDS_MAX 101
 
 /* One backend on one problem. */
 struct bench_candidate {
@@ -44,9 +44,7 @@ struct bench_result {
 
 /* What holds for the whole run. */
 struct bench_setup {
-    size_t backends;
-    const char *names[BENCH_BACKENDS_MAX];
-    attn_context *contexts[BENCH_BACKENDS_MAX];
+    struct contenders set;
     int threads;
     int rounds;
     size_t cache_bytes;

@@ -174,7 +174,7 @@ void bench_print(const struct bench_setup *setup, const struct bench_result *res
 {
     attn_context_info info = {.size = sizeof info};
     char cpu[MACHINE_NAME_BYTES];
-    attn_context_get_info(setup->contexts[0], &info);
+    attn_context_get_info(setup->set.contexts[0], &info);
     machine_cpu_name(cpu, sizeof cpu);
     if (format == REPORT_MARKDOWN) printf("# attn bench\n\n    %s\n\n", command_line);
     printf("libattn %s on %s, kernels: %s, %d thread%s\n\n", attn_version(), cpu, info.isa, setup->threads,
@@ -252,7 +252,7 @@ int bench_print_json(const struct bench_setup *setup, const struct bench_result 
     attn_context_info info = {.size = sizeof info};
     char cpu[MACHINE_NAME_BYTES];
     json_t *list = json_array();
-    attn_context_get_info(setup->contexts[0], &info);
+    attn_context_get_info(setup->set.contexts[0], &info);
     machine_cpu_name(cpu, sizeof cpu);
     for (size_t i = 0; i < count; i++) json_array_append_new(list, result_json(&results[i]));
     json_t *object =
