@@ -22,6 +22,11 @@ extern const attn_impl attn_flash_impl;
 /* Query rows of a block at most, so that Q, S, P, O and a block of K and V stay in a cache of 1 MiB. */
 #define FLASH_ROWS_MAX 96
 
+/* The workspace of a call takes at most threads * FLASH_SCRATCH_MOST + (threads + 1) * keys * (D + Dv) * 4
+ * bytes, with Dv rounded up to whole vectors. The first part holds scratch and what rounding adds to the
+ * packed keys. */
+#define FLASH_SCRATCH_MOST 2621440
+
 /* A unit with no more rows than this does not repay packing for others to read: each block of keys is packed
  * and used by one worker, and the results are merged. */
 #define FLASH_ROWS_FEW 16
