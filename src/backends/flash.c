@@ -8,9 +8,6 @@ _Static_assert((int)ATTN_ELEMENT_F32 == (int)ATTN_F32 && (int)ATTN_ELEMENT_F16 =
                    (int)ATTN_ELEMENT_BF16 == (int)ATTN_BF16,
                "kernels and tensors number element types alike");
 
-/* Floats of a block of K and V together: half of a 1 MiB cache. */
-#define BLOCK_FLOATS 131072
-
 /* ---- cutting -------------------------------------------------------------------------------------- */
 
 static int64_t ceil_div(int64_t n, int64_t by)
@@ -37,10 +34,9 @@ flash_tiles flash_cut(const flash_plan *plan, int64_t q_len, int64_t kv_len, int
 
 static void cap_blocks(flash_plan *plan, const attn_problem *p)
 {
-    int64_t width = p->head_dim + p->value_head_dim, panel = plan->kernels.panel;
-    int64_t keys = width > 0 ? BLOCK_FLOATS / width / panel * panel : ATTN_KEYS_MAX;
-    plan->key_cap = keys > ATTN_KEYS_MAX ? ATTN_KEYS_MAX : keys < 2 * panel ? 2 * panel : keys;
-    plan->row_cap = width > 1024 ? FLASH_ROWS_MAX / 2 : FLASH_ROWS_MAX;
+    flash_caps caps = flash_caps_of(p->head_dim + p->value_head_dim, FLASH_CACHE_KIB, plan->kernels.panel);
+    plan->row_cap = caps.rows;
+    plan->key_cap = caps.keys;
 }
 
 /* ---- memory --------------------------------------------------------------------------------------- */

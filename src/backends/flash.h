@@ -19,8 +19,16 @@ extern const attn_impl attn_flash_impl;
 
 /* ---- plan --------------------------------------------------------------------------------------- */
 
-/* Query rows of a block at most, so that Q, S, P, O and a block of K and V stay in a cache of 1 MiB. */
-#define FLASH_ROWS_MAX 96
+/* Blocks at most: query rows and keys. */
+typedef struct flash_caps {
+    int64_t rows, keys;
+} flash_caps;
+
+/* The level-2 cache that plans are made for unless something allows them to look at the machine's own. */
+#define FLASH_CACHE_KIB 1024
+
+/* By flash_tiles.def; width is D + Dv. */
+flash_caps flash_caps_of(int64_t width, int64_t cache_kib, int64_t panel);
 
 /* The workspace of a call takes at most threads * FLASH_SCRATCH_MOST + (threads + 1) * keys * (D + Dv) * 4
  * bytes, with Dv rounded up to whole vectors. The first part holds scratch and what rounding adds to the
