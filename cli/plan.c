@@ -232,6 +232,8 @@ static const struct option_row rows[] = {
                    "threads (default: what affinity and the cgroup quota allow)", 1, 4096),
     OPTION_ROW_TEXT(struct values, context.isa, "isa", NULL, "NAME",
                     "caps the CPU kernel set: scalar, avx2, avx512"),
+    OPTION_ROW_TEXT(struct values, context.profile, "profile", NULL, "FILE",
+                    "measured choices by attn tune, which plans follow; \"\": none"),
     OPTION_ROW_TEXTS(struct values, context.overrides, "override", NULL, "BACKEND=IMPL",
                      "the implementation behind a backend; may be repeated"),
     OPTION_ROW_TEXT(struct values, context.module_path, "module-path", NULL, "PATHS",

@@ -32,13 +32,6 @@ flash_tiles flash_cut(const flash_plan *plan, int64_t q_len, int64_t kv_len, int
     return t;
 }
 
-static void cap_blocks(flash_plan *plan, const attn_problem *p)
-{
-    flash_caps caps = flash_caps_of(p->head_dim + p->value_head_dim, FLASH_CACHE_KIB, plan->kernels.panel);
-    plan->row_cap = caps.rows;
-    plan->key_cap = caps.keys;
-}
-
 /* ---- memory --------------------------------------------------------------------------------------- */
 
 /* Adds count * size bytes to *total and returns the offset where they start, on a cache line. Sticks at
@@ -144,11 +137,12 @@ static attn_status make_plan(flash_plan *made, const attn_host *host, const attn
                              attn_error *error)
 {
     char text[256];
-    if (!attn_isa_kernels(host->isa, &made->kernels)) {
-        attn_isa_describe(host->isa, text, sizeof text);
+    const char *isa = flash_isa(made, host, p);
+    if (!attn_isa_kernels(isa, &made->kernels)) {
+        attn_isa_describe(isa, text, sizeof text);
         return attn_fail(error, ATTN_KIND_UNKNOWN_NAME, "the cap on kernel sets cannot be met: %s", text);
     }
-    cap_blocks(made, p);
+    flash_choose_caps(made, host, p);
     lay_out_slot(made, p);
     lay_out_scratch(made, p);
     made->slots = count_slots(made, host, p);
@@ -200,8 +194,8 @@ static void describe(const attn_host *host, const void *state, char *text, size_
 {
     const flash_plan *made = state;
     (void)host;
-    snprintf(text, bytes, "kernel set %s, tiles %dx%d", made->kernels.name, (int)made->row_cap,
-             (int)made->key_cap);
+    snprintf(text, bytes, "kernel set %s, tiles %dx%d%s", made->kernels.name, (int)made->row_cap,
+             (int)made->key_cap, made->tuned ? " (profile)" : "");
 }
 
 static const char *const backends[] = {"FLASH_ATTN", NULL};

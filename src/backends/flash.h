@@ -29,6 +29,8 @@ typedef struct flash_caps {
 
 /* By flash_tiles.def; width is D + Dv. */
 flash_caps flash_caps_of(int64_t width, int64_t cache_kib, int64_t panel);
+/* Brings blocks that a profile asks for within what the kernels and FLASH_SCRATCH_MOST allow. */
+flash_caps flash_caps_legal(flash_caps caps, const attn_problem *p, int64_t panel);
 
 /* The workspace of a call takes at most threads * FLASH_SCRATCH_MOST + (threads + 1) * keys * (D + Dv) * 4
  * bytes, with Dv rounded up to whole vectors. The first part holds scratch and what rounding adds to the
@@ -60,6 +62,7 @@ typedef struct flash_plan {
     int64_t slots;   /* units whose packed K and V are kept at a time */
     int64_t row_cap; /* query rows of a block at most */
     int64_t key_cap; /* keys of a block at most */
+    int tuned;       /* a row of the user's profile holds */
 } flash_plan;
 
 /* How one sample is cut. A function of its lengths and the head sizes only, so that a result does not depend
@@ -69,6 +72,11 @@ typedef struct flash_tiles {
     int64_t heads, head_blocks; /* heads of a block: several when a head has few rows */
     int64_t keys, key_blocks;
 } flash_tiles;
+
+/* The cap on kernel sets for a problem: the user's, or the set that a profile names. */
+const char *flash_isa(flash_plan *plan, const attn_host *host, const attn_problem *p);
+/* Sets row_cap and key_cap: the default rows of the table, unless a profile says otherwise. */
+void flash_choose_caps(flash_plan *plan, const attn_host *host, const attn_problem *p);
 
 flash_tiles flash_cut(const flash_plan *plan, int64_t q_len, int64_t kv_len, int64_t group);
 
