@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "cli.h"
-#include "machine.h"
 
 struct values {
     struct context_values context;
@@ -92,28 +91,8 @@ static attn_status make_plan(struct plan *plan, const struct values *values, cha
 
 static attn_status open_setup(struct bench_setup *setup, const struct values *values, attn_error *error)
 {
-    attn_context_info info = {.size = sizeof info};
     attn_status status = contenders_open(&setup->set, &values->context, &values->backends, error);
-    if (status) return status;
-    attn_context_get_info(setup->set.contexts[0], &info);
-    setup->threads = info.threads;
-    /* More threads than CPUs take turns; the machine's ceiling is that of its CPUs. */
-    int together = info.threads < machine_cpus() ? info.threads : machine_cpus();
-    setup->rounds = (int)values->rounds;
-    setup->cache_bytes = machine_cache_bytes();
-    setup->ceiling = calloc(1, sizeof *setup->ceiling);
-    if (!setup->ceiling || ceiling_open(setup->ceiling, together) ||
-        ceiling_settle(setup->ceiling, cli_interrupted) || ceiling_measure_read(setup->ceiling))
-        return cli_fail(error, ATTN_KIND_OUT_OF_MEMORY,
-                        "no memory or threads to measure the machine's ceiling");
-    return ATTN_OK;
-}
-
-static void close_setup(struct bench_setup *setup)
-{
-    contenders_close(&setup->set);
-    if (setup->ceiling) ceiling_close(setup->ceiling);
-    free(setup->ceiling);
+    return status ? status : bench_begin(setup, (int)values->rounds, error);
 }
 
 /* ---- the run ------------------------------------------------------------------------------------ */
@@ -192,7 +171,7 @@ static int bench_run(int argc, char **argv)
         else
             code = run_plan(&setup, &plan, &values, line ? line : "attn bench");
     }
-    close_setup(&setup);
+    bench_end(&setup);
     for (size_t i = 0; i < plan.count; i++) bench_result_free(&plan.items[i]);
     free(plan.items);
     free(line);

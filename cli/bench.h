@@ -53,6 +53,11 @@ struct bench_setup {
     int64_t done; /* problems */
 };
 
+/* Prepares to measure what setup->set holds: threads, caches, the machine's ceilings. Ended by bench_end,
+ * which closes the set too, also after a failure. Fails: out_of_memory. */
+attn_status bench_begin(struct bench_setup *setup, int rounds, attn_error *error);
+void bench_end(struct bench_setup *setup);
+
 /* Measures every backend on result->problem, round by round, the machine's ceilings among them. A backend
  * that refuses keeps its error; ATTN_OK then too. Fails: out_of_memory, cancelled, and what is wrong with the
  * request. */
