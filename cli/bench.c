@@ -5,10 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "catalog.h"
 #include "cli.h"
-#include "machine.h"
-#include "options_context.h"
 
 struct values {
     struct context_values context;
@@ -92,107 +89,10 @@ static attn_status make_plan(struct plan *plan, const struct values *values, cha
 
 /* ---- who takes part ----------------------------------------------------------------------------- */
 
-/* Checked before minutes of measuring, with the nearest name. */
-static attn_status check_name(const attn_context *context, const char *name, attn_error *error)
-{
-    const char *names[2 * BENCH_BACKENDS_MAX] = {NULL};
-    attn_backend_info info = {.size = sizeof info};
-    for (size_t i = 0; attn_backend_at(context, i, &info); i++) {
-        if (strcmp(info.name, name) == 0) return ATTN_OK;
-        if (i + 1 < sizeof names / sizeof *names) names[i] = info.name;
-    }
-    const char *near = cli_nearest(name, names);
-    return cli_fail(error, ATTN_KIND_UNKNOWN_BACKEND,
-                    "--backends names '%s', which is no backend%s%s%s; 'attn list' prints them", name,
-                    near ? "; the nearest is '" : "", near ? near : "", near ? "'" : "");
-}
-
-static attn_status add_backend(struct bench_setup *setup, const struct values *values, const char *name,
-                               size_t length, attn_error *error)
-{
-    struct context_values one = values->context;
-    char *copy = strndup(name, length);
-    if (!copy || setup->backends == BENCH_BACKENDS_MAX) {
-        free(copy);
-        return cli_fail(error, ATTN_KIND_INVALID_VALUE, "more than %d backends", BENCH_BACKENDS_MAX);
-    }
-    one.backend = copy;
-    attn_status status = context_open(&one, NULL, &setup->contexts[setup->backends], error);
-    if (status) {
-        free(copy);
-        return status;
-    }
-    setup->names[setup->backends++] = copy;
-    return check_name(setup->contexts[setup->backends - 1], copy, error);
-}
-
-static int has_backend(const struct bench_setup *setup, const char *name, size_t length)
-{
-    for (size_t i = 0; i < setup->backends; i++)
-        if (strlen(setup->names[i]) == length && memcmp(setup->names[i], name, length) == 0) return 1;
-    return 0;
-}
-
-static attn_status add_backends(struct bench_setup *setup, const struct values *values, const char *list,
-                                attn_error *error)
-{
-    attn_status status = ATTN_OK;
-    for (const char *at = list; !status && *at;) {
-        at += strspn(at, ", ");
-        size_t n = strcspn(at, ", ");
-        if (n && !has_backend(setup, at, n)) status = add_backend(setup, values, at, n, error);
-        at += n;
-    }
-    return status;
-}
-
-/* Every backend that has code for host memory, where the bench's tensors are. */
-static attn_status add_all_backends(struct bench_setup *setup, const struct values *values, attn_error *error)
-{
-    attn_context *context;
-    attn_impl_info impl = {.size = sizeof impl};
-    attn_status status = context_open(&values->context, NULL, &context, error);
-    if (status) return status;
-    for (size_t i = 0; !status && attn_impl_at(context, i, &impl); i++)
-        if (strcmp(impl.platform, "cpu") == 0) status = add_backends(setup, values, impl.backends, error);
-    attn_close(context);
-    if (!status && setup->backends == 0)
-        return cli_fail(
-            error, ATTN_KIND_PACKAGE_MISSING,
-            "there is no implementation for host memory to measure; attn list shows what there is");
-    return status;
-}
-
 static attn_status open_setup(struct bench_setup *setup, const struct values *values, attn_error *error)
 {
-    attn_context_info info = {.size = sizeof info};
-    attn_status status = ATTN_OK;
-    for (size_t i = 0; !status && i < values->backends.count; i++)
-        status = add_backends(setup, values, values->backends.items[i], error);
-    if (!status && setup->backends == 0) status = add_all_backends(setup, values, error);
-    if (status) return status;
-    attn_context_get_info(setup->contexts[0], &info);
-    setup->threads = info.threads;
-    /* More threads than CPUs take turns; the machine's ceiling is that of its CPUs. */
-    int together = info.threads < machine_cpus() ? info.threads : machine_cpus();
-    setup->rounds = (int)values->rounds;
-    setup->cache_bytes = machine_cache_bytes();
-    setup->ceiling = calloc(1, sizeof *setup->ceiling);
-    if (!setup->ceiling || ceiling_open(setup->ceiling, together) ||
-        ceiling_settle(setup->ceiling, cli_interrupted) || ceiling_measure_read(setup->ceiling))
-        return cli_fail(error, ATTN_KIND_OUT_OF_MEMORY,
-                        "no memory or threads to measure the machine's ceiling");
-    return ATTN_OK;
-}
-
-static void close_setup(struct bench_setup *setup)
-{
-    for (size_t i = 0; i < setup->backends; i++) {
-        attn_close(setup->contexts[i]);
-        free((void *)(uintptr_t)setup->names[i]);
-    }
-    if (setup->ceiling) ceiling_close(setup->ceiling);
-    free(setup->ceiling);
+    attn_status status = contenders_open(&setup->set, &values->context, &values->backends, error);
+    return status ? status : bench_begin(setup, (int)values->rounds, error);
 }
 
 /* ---- the run ------------------------------------------------------------------------------------ */
@@ -271,7 +171,7 @@ static int bench_run(int argc, char **argv)
         else
             code = run_plan(&setup, &plan, &values, line ? line : "attn bench");
     }
-    close_setup(&setup);
+    bench_end(&setup);
     for (size_t i = 0; i < plan.count; i++) bench_result_free(&plan.items[i]);
     free(plan.items);
     free(line);
@@ -298,7 +198,9 @@ static const struct option_row rows[] = {
     OPTION_ROW_INT(struct values, context.threads, "threads", "t", "N",
                    "threads (default: what affinity and the cgroup quota allow)", 1, 4096),
     OPTION_ROW_TEXT(struct values, context.isa, "isa", NULL, "NAME",
-                    "caps the CPU kernel set: scalar, avx2, avx512"),
+                    "caps the CPU kernel set; attn info names them"),
+    OPTION_ROW_TEXT(struct values, context.profile, "profile", NULL, "FILE",
+                    "measured choices by attn tune, which plans follow; \"\": none"),
     OPTION_ROW_TEXTS(struct values, context.overrides, "override", NULL, "BACKEND=IMPL",
                      "the implementation behind a backend; may be repeated"),
     OPTION_ROW_TEXT(struct values, context.module_path, "module-path", NULL, "PATHS",

@@ -6,11 +6,11 @@
 
 #include "bench_shapes.h"
 #include "ceiling.h"
+#include "contenders.h"
 #include "problem.h"
 #include "report.h"
 
-#define BENCH_ROUNDS_MAX   101
-#define BENCH_BACKENDS_MAX 32
+#define BENCH_ROUNDS_MAX 101
 
 /* One backend on one problem. */
 struct bench_candidate {
@@ -44,9 +44,7 @@ struct bench_result {
 
 /* What holds for the whole run. */
 struct bench_setup {
-    size_t backends;
-    const char *names[BENCH_BACKENDS_MAX];
-    attn_context *contexts[BENCH_BACKENDS_MAX];
+    struct contenders set;
     int threads;
     int rounds;
     size_t cache_bytes;
@@ -54,6 +52,11 @@ struct bench_setup {
     struct report_progress progress;
     int64_t done; /* problems */
 };
+
+/* Prepares to measure what setup->set holds: threads, caches, the machine's ceilings. Ended by bench_end,
+ * which closes the set too, also after a failure. Fails: out_of_memory. */
+attn_status bench_begin(struct bench_setup *setup, int rounds, attn_error *error);
+void bench_end(struct bench_setup *setup);
 
 /* Measures every backend on result->problem, round by round, the machine's ceilings among them. A backend
  * that refuses keeps its error; ATTN_OK then too. Fails: out_of_memory, cancelled, and what is wrong with the

@@ -41,9 +41,9 @@ static attn_status open_layers(struct bench_setup *setup, struct bench_result *r
     for (size_t i = 0; i < result->count; i++) {
         struct bench_candidate *c = &result->candidates[i];
         attn_layer_info info = {.size = sizeof info};
-        c->backend = setup->names[i];
+        c->backend = setup->set.names[i];
         c->error = (attn_error)ATTN_ERROR_INIT;
-        if (attn_layer_open(setup->contexts[i], site, &c->layer, &c->error)) {
+        if (attn_layer_open(setup->set.contexts[i], site, &c->layer, &c->error)) {
             c->layer = NULL;
             if (is_refusal(c->error.kind)) continue;
             *error = c->error;
@@ -91,7 +91,7 @@ static attn_status check_memory(const struct bench_result *result, attn_error *e
 static void refuse_all(const struct bench_setup *setup, struct bench_result *result, attn_error *error)
 {
     for (size_t i = 0; i < result->count; i++) {
-        result->candidates[i].backend = setup->names[i];
+        result->candidates[i].backend = setup->set.names[i];
         result->candidates[i].error = *error;
     }
     *error = (attn_error)ATTN_ERROR_INIT;
@@ -146,7 +146,7 @@ static void show(struct bench_setup *setup, const struct bench_result *result,
 static attn_status prepare(struct bench_setup *setup, struct bench_result *result, const attn_args *args,
                            attn_error *error)
 {
-    double seconds[BENCH_BACKENDS_MAX], best = INFINITY;
+    double seconds[CONTENDERS_MAX], best = INFINITY;
     for (size_t i = 0; i < result->count; i++) {
         struct bench_candidate *c = &result->candidates[i];
         if (!c->layer) continue;
@@ -278,8 +278,8 @@ attn_status bench_measure(struct bench_setup *setup, struct bench_result *result
     attn_status status;
     result->flop = bench_flop(&result->problem);
     result->bytes = bench_bytes(&result->problem);
-    result->count = setup->backends;
-    result->candidates = calloc(setup->backends, sizeof *result->candidates);
+    result->count = setup->set.count;
+    result->candidates = calloc(setup->set.count, sizeof *result->candidates);
     if (!result->candidates) return cli_fail(error, ATTN_KIND_OUT_OF_MEMORY, "no memory for the results");
     if (check_memory(result, error)) {
         /* The other problems may still fit. */

@@ -6,7 +6,6 @@
 
 #include "bench.h"
 #include "cli.h"
-#include "machine.h"
 
 static const char *clock_text(const struct bench_setup *setup)
 {
@@ -173,12 +172,10 @@ void bench_print(const struct bench_setup *setup, const struct bench_result *res
                  enum report_format format, const char *command_line)
 {
     attn_context_info info = {.size = sizeof info};
-    char cpu[MACHINE_NAME_BYTES];
-    attn_context_get_info(setup->contexts[0], &info);
-    machine_cpu_name(cpu, sizeof cpu);
+    attn_context_get_info(setup->set.contexts[0], &info);
     if (format == REPORT_MARKDOWN) printf("# attn bench\n\n    %s\n\n", command_line);
-    printf("libattn %s on %s, kernels: %s, %d thread%s\n\n", attn_version(), cpu, info.isa, setup->threads,
-           setup->threads == 1 ? "" : "s");
+    printf("libattn %s on %s, kernels: %s, %d thread%s\n\n", attn_version(), info.cpu, info.isa,
+           setup->threads, setup->threads == 1 ? "" : "s");
     print_ceilings(setup, format);
     printf("\n");
     if (count) {
@@ -250,17 +247,15 @@ int bench_print_json(const struct bench_setup *setup, const struct bench_result 
 {
     const ceiling *c = setup->ceiling;
     attn_context_info info = {.size = sizeof info};
-    char cpu[MACHINE_NAME_BYTES];
     json_t *list = json_array();
-    attn_context_get_info(setup->contexts[0], &info);
-    machine_cpu_name(cpu, sizeof cpu);
+    attn_context_get_info(setup->set.contexts[0], &info);
     for (size_t i = 0; i < count; i++) json_array_append_new(list, result_json(&results[i]));
-    json_t *object =
-        json_pack("{s:s, s:s, s:s, s:i, s:i, s:s, s:s, s:b, s:o, s:o, s:o, s:o}", "version", attn_version(),
-                  "cpu", cpu, "isa", info.isa, "threads", setup->threads, "rounds", setup->rounds, "clock",
-                  clock_text(setup), "flop_formula", BENCH_FLOP_TEXT, "valid", ceiling_valid(c), "ceilings",
-                  ceilings_json(setup), "core_ghz", report_real(1e-9 * ceiling_median(&c->clock, 0)),
-                  "read_gbytes_per_second", report_real(1e-9 * read_rate(setup)), "results", list);
+    json_t *object = json_pack(
+        "{s:s, s:s, s:s, s:i, s:i, s:s, s:s, s:b, s:o, s:o, s:o, s:o}", "version", attn_version(), "cpu",
+        info.cpu, "isa", info.isa, "threads", setup->threads, "rounds", setup->rounds, "clock",
+        clock_text(setup), "flop_formula", BENCH_FLOP_TEXT, "valid", ceiling_valid(c), "ceilings",
+        ceilings_json(setup), "core_ghz", report_real(1e-9 * ceiling_median(&c->clock, 0)),
+        "read_gbytes_per_second", report_real(1e-9 * read_rate(setup)), "results", list);
     report_json_error(object, error);
     return report_json(object);
 }

@@ -53,6 +53,7 @@ struct exact {
     struct generated call;
     struct outcome outcome;
     struct check_bound bound;
+    attn_dtype dtype; /* of the problem itself */
 };
 
 static attn_status forward(attn_context *context, const struct generated *call, attn_error *error)
@@ -75,6 +76,7 @@ static attn_status find_exact(struct run *run, const struct problem *problem, st
     wide.hidden_nan = 0;
     wide.lse = 1;
     memset(exact, 0, sizeof *exact);
+    exact->dtype = problem->dtype;
     attn_status status = generate(&wide, &exact->call, error);
     if (!status) status = forward(run->lanes.reference, &exact->call, error);
     if (!status) status = outcome_read(&exact->call.args, &exact->outcome, error);
@@ -89,14 +91,24 @@ static void free_exact(struct exact *exact)
     outcome_free(&exact->outcome);
 }
 
+/* Sets whose names end in _bf16 multiply in bf16 when the inputs are. */
+static int rounds_weights(const struct check_lane *lane, const struct exact *exact)
+{
+    size_t n = strlen(lane->isa);
+    return exact->dtype == ATTN_BF16 && n > 5 && strcmp(lane->isa + n - 5, "_bf16") == 0 &&
+           strcmp(lane->backend, CHECK_REFERENCE) != 0;
+}
+
 static attn_status judge(const struct run *run, struct check_lane *lane, const struct exact *exact,
                          attn_error *error)
 {
     const struct check_lane *base = &run->lanes.items[lane->base];
-    attn_status status = check_against(&lane->outcome, &exact->outcome, &exact->bound, &lane->share, error);
+    struct check_bound bound = exact->bound;
+    if (rounds_weights(lane, exact)) bound = check_bound_bf16_weights(&bound, exact->outcome.out_count);
+    attn_status status = check_against(&lane->outcome, &exact->outcome, &bound, &lane->share, error);
     if (status || lane->rule == CHECK_EXACT || !base->outcome.out) return status;
     if (lane->rule == CHECK_SCALAR)
-        return check_between(&lane->outcome, &base->outcome, &exact->bound, "the scalar kernel set", error);
+        return check_between(&lane->outcome, &base->outcome, &bound, "the scalar kernel set", error);
     if (outcome_same(&lane->outcome, &base->outcome)) return ATTN_OK;
     return cli_fail(error, ATTN_KIND_INTERNAL, "the result differs from that of one thread in some bits");
 }

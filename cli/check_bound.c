@@ -59,10 +59,20 @@ attn_status check_bound_of(const struct generated *call, const struct outcome *e
     double terms = 16 + sqrt((double)(p->kv_len + p->joint)) / 2 + score * (2 + sqrt(dim) / 8);
     rounding_of(exact, out_dtype, &r, &norm);
     bound->f32 = 0x1p-24 * v * terms;
+    bound->weights = 0x1p-9 * v;
     bound->lse = 0x1p-24 * terms;
     bound->max_abs = 2 * r + bound->f32;
     bound->norm = 2 * norm + bound->f32 * sqrt((double)exact->out_count);
     return ATTN_OK;
+}
+
+struct check_bound check_bound_bf16_weights(const struct check_bound *bound, int64_t out_count)
+{
+    struct check_bound wide = *bound;
+    wide.f32 += bound->weights;
+    wide.max_abs += bound->weights;
+    wide.norm += bound->weights * sqrt((double)out_count);
+    return wide;
 }
 
 static attn_status too_far(const char *what, int64_t at, double found, double expected, double allowed,

@@ -23,12 +23,18 @@ struct check_bound {
     double max_abs; /* of out: 2 r + t */
     double norm;    /* of out: 2 R + t sqrt(n) */
     double f32;     /* t */
+    double weights; /* what rounding the weights to bf16 may add to each element: 2^-9 V */
     double lse;     /* without the term |lse|, which is the result's own */
 };
 
 /* exact_call holds the problem's numbers in f64; exact is its result. Fails: out_of_memory. */
 attn_status check_bound_of(const struct generated *exact_call, const struct outcome *exact,
                            attn_dtype out_dtype, struct check_bound *bound, attn_error *error);
+
+/* The bound of a kernel set that rounds its weights to bf16 before they meet the values, as sets with bf16
+ * dot products do for bf16 inputs: an error of at most 2^-9 in each weight, so at most 2^-9 V in the weighted
+ * sum. */
+struct check_bound check_bound_bf16_weights(const struct check_bound *bound, int64_t out_count);
 
 /* Checks a result against the exact one. Of the error of out beyond r, *share becomes the largest part of
  * what is allowed, and the same of lse, where it was less before. Fails: internal, with the place and both

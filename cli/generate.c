@@ -102,17 +102,24 @@ static attn_status map_slot(struct slot *slot, size_t bytes, attn_error *error)
     slot->bytes = bytes + 2 * HUGE_GUARD;
     slot->mapped = 1;
     slot->dl.data = slot->base + HUGE_GUARD;
-    poison_rows(slot);
     return ATTN_OK;
 }
 
-static attn_status allocate(struct slot *slot, attn_error *error)
+static attn_status map_rows(struct slot *slot, size_t bytes, attn_error *error)
+{
+    attn_status status = map_slot(slot, bytes, error);
+    if (!status) poison_rows(slot);
+    return status;
+}
+
+static attn_status allocate(struct slot *slot, int bare, attn_error *error)
 {
     size_t bytes;
     if (__builtin_mul_overflow((size_t)slot->extent, attn_dtype_bytes(slot->dtype), &bytes) ||
         bytes > PTRDIFF_MAX / 2)
         return cli_fail(error, ATTN_KIND_INVALID_SHAPE, "a tensor of the problem does not fit into memory");
-    if (slot->strides[1] >= HUGE_ROW || slot->strides[2] >= HUGE_ROW) return map_slot(slot, bytes, error);
+    if (bare) return map_slot(slot, bytes, error);
+    if (slot->strides[1] >= HUGE_ROW || slot->strides[2] >= HUGE_ROW) return map_rows(slot, bytes, error);
     slot->bytes = (bytes + 3 * GUARD_BYTES - 1) / GUARD_BYTES * GUARD_BYTES;
     slot->base = aligned_alloc(GUARD_BYTES, slot->bytes);
     if (!slot->base)
@@ -151,7 +158,7 @@ static attn_status make_bsnd(struct maker *maker, enum slot_id id, attn_dtype dt
     describe(slot, dtype, 4, (const int64_t[]){maker->problem->batch, rows, heads, width});
     bsnd_strides(layout, slot->shape, slot->strides);
     set_extent(slot, layout);
-    return allocate(slot, maker->error);
+    return allocate(slot, maker->store->bare, maker->error);
 }
 
 /* A tensor of fewer axes: ndim sizes, the last ones of four. */
@@ -165,7 +172,7 @@ static attn_status make_rows(struct maker *maker, enum slot_id id, attn_dtype dt
     describe(slot, dtype, ndim, (const int64_t[]){a, b, c, d});
     row_strides(layout, slot->shape, slot->strides);
     set_extent(slot, layout);
-    return allocate(slot, maker->error);
+    return allocate(slot, maker->store->bare, maker->error);
 }
 
 /* q, k and v as parts of rows [h d | kvh d | kvh v] of one buffer, which slot q owns. */
@@ -189,7 +196,7 @@ static attn_status make_qkv(struct maker *maker)
         slot->strides[0] = p->q_len * row;
     }
     slots[SLOT_Q].extent = p->batch * p->q_len * row;
-    attn_status status = allocate(&slots[SLOT_Q], maker->error);
+    attn_status status = allocate(&slots[SLOT_Q], maker->store->bare, maker->error);
     for (int i = 1; i < 3 && !status; i++)
         slots[SLOT_Q + i].dl.data =
             (char *)slots[SLOT_Q].dl.data + offsets[i] * (int64_t)attn_dtype_bytes(p->dtype);
@@ -316,7 +323,8 @@ static void fill_args(struct generated *g)
     };
 }
 
-attn_status generate(const struct problem *problem, struct generated *out, attn_error *error)
+static attn_status make_tensors(const struct problem *problem, int bare, struct generated *out,
+                                attn_error *error)
 {
     memset(out, 0, sizeof *out);
     attn_status status = problem_validate(problem, error);
@@ -324,6 +332,7 @@ attn_status generate(const struct problem *problem, struct generated *out, attn_
     out->store = calloc(1, sizeof *out->store);
     if (!out->store) return cli_fail(error, ATTN_KIND_OUT_OF_MEMORY, "no memory for a problem");
     out->problem = *problem;
+    out->store->bare = bare;
     struct maker maker = {problem, out->store, error};
     status = make_inputs(&maker);
     if (!status) status = make_joint(&maker);
@@ -334,11 +343,25 @@ attn_status generate(const struct problem *problem, struct generated *out, attn_
         generate_free(out);
         return status;
     }
-    generate_values(problem, out->store);
     problem_layer(problem, &out->layer);
     fill_args(out);
+    return ATTN_OK;
+}
+
+attn_status generate(const struct problem *problem, struct generated *out, attn_error *error)
+{
+    attn_status status = make_tensors(problem, 0, out, error);
+    if (status) return status;
+    generate_values(problem, out->store);
     generate_reset(out);
     return ATTN_OK;
+}
+
+attn_status generate_shapes(const struct problem *problem, struct generated *out, attn_error *error)
+{
+    attn_status status = make_tensors(problem, 1, out, error);
+    if (!status) generate_vectors(problem, out->store);
+    return status;
 }
 
 void generate_free(struct generated *generated)

@@ -21,6 +21,9 @@ struct generated {
 
 /* Fails: out_of_memory, invalid_shape (sizes overflow), invalid_value. All memory is 64-byte aligned. */
 attn_status generate(const struct problem *problem, struct generated *out, attn_error *error);
+/* The same shapes, strides, lengths and spans over memory that nothing touches, for questions about a call
+ * that does not run: a tensor may be larger than the machine's memory. */
+attn_status generate_shapes(const struct problem *problem, struct generated *out, attn_error *error);
 void generate_free(struct generated *generated);
 
 /* Poisons out, lse and joint_out again, for another run over the same inputs. */

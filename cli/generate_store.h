@@ -39,6 +39,7 @@ struct generate_store {
     struct slot slots[SLOT_COUNT];
     attn_span *spans;
     attn_query_range *ranges;
+    int bare; /* address space only, nothing is filled but what shapes depend on */
 };
 
 #define GUARD_BYTES 64
@@ -46,6 +47,8 @@ struct generate_store {
 
 /* Fills what the tensors of a problem hold: values, masks, lengths, spans. */
 void generate_values(const struct problem *problem, struct generate_store *store);
+/* Only those that shape the call: lengths, bounds of packed sequences, spans, ranges. */
+void generate_vectors(const struct problem *problem, struct generate_store *store);
 /* 1 when no query can see key j of sample b, as far as masks, lengths, windows and causal order of a problem
  * without packing say. */
 int generate_hidden(const struct problem *problem, const struct generate_store *store, int64_t b, int64_t j);

@@ -231,6 +231,15 @@ static void poison_hidden(const struct problem *problem, struct generate_store *
         }
 }
 
+void generate_vectors(const struct problem *problem, struct generate_store *store)
+{
+    fill_lengths(problem, &store->slots[SLOT_LENGTHS]);
+    fill_bounds(problem, &store->slots[SLOT_CU_Q], SLOT_CU_Q, problem->q_len);
+    fill_bounds(problem, &store->slots[SLOT_CU_K], SLOT_CU_K, problem->kv_len);
+    fill_spans(problem, store);
+    fill_ranges(problem, store);
+}
+
 void generate_values(const struct problem *problem, struct generate_store *store)
 {
     static const enum slot_id floating[] = {SLOT_Q,       SLOT_K,       SLOT_V,      SLOT_SINKS,
@@ -240,10 +249,6 @@ void generate_values(const struct problem *problem, struct generate_store *store
     fill_mask(problem, &store->slots[SLOT_MASK]);
     fill_key_mask(problem, &store->slots[SLOT_KEY_MASK], SLOT_KEY_MASK);
     fill_key_mask(problem, &store->slots[SLOT_JOINT_KEY_MASK], SLOT_JOINT_KEY_MASK);
-    fill_lengths(problem, &store->slots[SLOT_LENGTHS]);
-    fill_bounds(problem, &store->slots[SLOT_CU_Q], SLOT_CU_Q, problem->q_len);
-    fill_bounds(problem, &store->slots[SLOT_CU_K], SLOT_CU_K, problem->kv_len);
-    fill_spans(problem, store);
-    fill_ranges(problem, store);
+    generate_vectors(problem, store);
     poison_hidden(problem, store);
 }

@@ -66,17 +66,18 @@ static json_t *facts_json(const attn_context *context)
     return facts ? facts : json_null();
 }
 
-static int info_json(const attn_context *context, const attn_context_info *info, const char *cpu)
+static int info_json(const attn_context *context, const attn_context_info *info)
 {
     json_t *object = json_pack(
         "{s:s, s:s, s:o, s:{s:s, s:i, s:s, s:s}, s:{s:i, s:s}, s:o, s:{s:s, s:s}, s:o}", "version",
         attn_version(), "platform", info->platform, "devices",
-        json_pack("[{s:s, s:s}]", "name", "cpu:0", "model", cpu), "cpu", "name", cpu, "online",
+        json_pack("[{s:s, s:s}]", "name", "cpu:0", "model", info->cpu), "cpu", "name", info->cpu, "online",
         (int)sysconf(_SC_NPROCESSORS_ONLN), "isa", info->isa, "isa_text", info->isa_text, "threads", "count",
         (int)info->threads, "text", info->thread_text, "modules", modules_json(context), "libraries",
         "jansson", jansson_version_str(), "libc", machine_libc(), "environment", variables_json());
     json_object_set_new(object, "facts", facts_json(context));
     json_object_set_new(object, "probes", probes_json(context));
+    json_object_set_new(object, "profile", *info->profile ? json_string(info->profile) : json_null());
     report_json_error(object, NULL);
     return report_json(object);
 }
@@ -142,14 +143,15 @@ static void print_variables(void)
     report_table_free(table);
 }
 
-static int info_text(const attn_context *context, const attn_context_info *info, const char *cpu)
+static int info_text(const attn_context *context, const attn_context_info *info)
 {
     printf("attn        %s\n", attn_version());
     printf("platform    %s\n", info->platform);
     print_device(context, info->platform);
-    printf("device      cpu:0  %s, %ld cores online\n", cpu, sysconf(_SC_NPROCESSORS_ONLN));
+    printf("device      cpu:0  %s, %ld cores online\n", info->cpu, sysconf(_SC_NPROCESSORS_ONLN));
     printf("kernels     %s: %s\n", info->isa, info->isa_text);
     printf("threads     %s\n", info->thread_text);
+    printf("profile     %s\n", *info->profile ? info->profile : "none");
     print_probes(context);
     print_modules(context);
     printf("libraries   jansson %s, %s\n", jansson_version_str(), machine_libc());
@@ -163,14 +165,12 @@ static int info_run(int argc, char **argv)
     attn_context *context;
     attn_context_info info = {.size = sizeof info};
     attn_error error = ATTN_ERROR_INIT;
-    char cpu[MACHINE_NAME_BYTES];
     int code = options_parse(&command_info, argc, argv, &values, NULL);
     if (code != OPTIONS_GO_ON) return code;
     if (context_open(&values.context, NULL, &context, &error))
         return report_failure_json(&error, values.json);
     attn_context_get_info(context, &info);
-    machine_cpu_name(cpu, sizeof cpu);
-    code = values.json ? info_json(context, &info, cpu) : info_text(context, &info, cpu);
+    code = values.json ? info_json(context, &info) : info_text(context, &info);
     attn_close(context);
     return code;
 }
@@ -178,10 +178,12 @@ static int info_run(int argc, char **argv)
 static const struct option_row rows[] = {
     OPTION_ROW_FLAG(struct values, json, "json", NULL, "one JSON object"),
     OPTION_ROW_TEXT(struct values, context.isa, "isa", NULL, "NAME",
-                    "caps the CPU kernel set: scalar, avx2, avx512"),
+                    "caps the CPU kernel set; attn info names them"),
     OPTION_ROW_INT(struct values, context.threads, "threads", "t", "N", "threads at most", 1, 4096),
     OPTION_ROW_TEXT(struct values, context.module_path, "module-path", NULL, "PATHS",
                     "colon-separated module files and folders; \"\": none"),
+    OPTION_ROW_TEXT(struct values, context.profile, "profile", NULL, "FILE",
+                    "measured choices by attn tune, which plans follow; \"\": none"),
     OPTION_ROW_TEXT(struct values, context.platform, "platform", NULL, "NAME", "pins a platform"),
     OPTION_ROW_FLAG(struct values, context.verbose, "verbose", "v", "prints the library's log on stderr"),
     OPTION_ROW_END,

@@ -5,8 +5,6 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 #ifdef __GLIBC__
@@ -22,23 +20,6 @@ const char *machine_libc(void)
 #else
     return "another libc than glibc";
 #endif
-}
-
-void machine_cpu_name(char *text, size_t bytes)
-{
-    char line[512];
-    struct utsname system;
-    FILE *file = fopen("/proc/cpuinfo", "r");
-    snprintf(text, bytes, "%s", uname(&system) == 0 ? system.machine : "unknown CPU");
-    while (file && fgets(line, sizeof line, file)) {
-        char *value = strchr(line, ':');
-        if (strncmp(line, "model name", 10) || !value) continue;
-        value += 1 + strspn(value + 1, " \t");
-        value[strcspn(value, "\n")] = '\0';
-        snprintf(text, bytes, "%s", value);
-        break;
-    }
-    if (file) fclose(file);
 }
 
 int machine_cpus(void)

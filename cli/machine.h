@@ -4,11 +4,6 @@
 
 #include <stddef.h>
 
-#define MACHINE_NAME_BYTES 128
-
-/* The CPU's name from /proc/cpuinfo, or its architecture when it has none. */
-void machine_cpu_name(char *text, size_t bytes);
-
 const char *machine_libc(void); /* "glibc 2.36" */
 
 /* CPUs that this process may run on, at least 1. */

@@ -155,7 +155,8 @@ attn_status context_open(const struct context_values *values, struct context_rea
                             .threads = (int32_t)values->threads,
                             .platform = values->platform,
                             .isa = values->isa,
-                            .module_path = values->module_path};
+                            .module_path = values->module_path,
+                            .profile = values->profile};
     *context = NULL;
     if (values->verbose) options.log = print_log;
     if (reasons) options.trace = collect;

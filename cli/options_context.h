@@ -10,7 +10,7 @@
 struct context_values {
     const char *backend, *config, *role, *category;
     struct option_texts overrides, paths;
-    const char *module_path, *platform, *facts, *device, *isa, *config_file;
+    const char *module_path, *platform, *facts, *device, *isa, *config_file, *profile;
     int64_t threads, vsa_topk;
     int verbose;
 };

@@ -411,6 +411,31 @@ attn_status attn_workspace_size(attn_layer *l, const attn_args *args, size_t *by
                : too_large(l, error);
 }
 
+/* Results may differ in their last bits where a profile holds, so it is said whenever a choice is explained.
+ */
+static void tell_profile(const attn_context *c, const attn_layer *l, const attn_problem *problem, bool whole,
+                         attn_trace_fn sink, void *user)
+{
+    char text[512];
+    int64_t isa = 0;
+    if (!sink || !c->profile) return;
+    bool holds = whole && attn_profile_value(c->profile, c->isa_cap, problem, "isa", &isa);
+    const char *set = holds ? attn_kernel_set_at((size_t)isa, NULL) : "";
+    snprintf(text, sizeof text, "the profile %.300s with %d rows is in force; %s%s", c->profile_path,
+             attn_profile_count(c->profile),
+             !whole  ? "plans of calls that match a row follow it"
+             : holds ? "a row holds for this call and names the kernel set "
+                     : "no row holds for this call",
+             set);
+    attn_trace note = {.size = sizeof note,
+                       .event = ATTN_TRACE_NOTE,
+                       .usable = 1,
+                       .role = l->role,
+                       .source = "profile",
+                       .text = text};
+    sink(user, &note);
+}
+
 attn_status attn_explain(attn_context *c, const attn_layer_options *options, const attn_args *args,
                          attn_trace_fn sink, void *user, attn_error *error)
 {
@@ -431,5 +456,6 @@ attn_status attn_explain(attn_context *c, const attn_layer_options *options, con
     l.impl_overrides = (char *)(uintptr_t)o.impl_overrides;
     l.permitted = attn_model_permits_trtllm(o.pipeline);
     attn_court court = court_of(&l, sink, user);
+    tell_profile(c, &l, &problem, args != NULL, sink, user);
     return attn_policy_diffusion(&court, c->config, o.category, &problem, &l.choice, error);
 }

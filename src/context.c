@@ -1,6 +1,7 @@
 /* context.c: opening a context, and what it can list. */
 #include "context.h"
 
+#include "core/cpu.h"
 #include "core/text.h"
 #include "core/threads.h"
 #include "kernels/isa.h"
@@ -49,6 +50,11 @@ static void host_log(const attn_host *host, int32_t level, const char *text)
     attn_context_log(owner(host), level, "%s", text);
 }
 
+static int host_tuned(const attn_host *host, const attn_problem *problem, const char *key, int64_t *value)
+{
+    return attn_profile_value(owner(host)->profile, host->isa, problem, key, value);
+}
+
 static void init_host(attn_context *c, const attn_options *o)
 {
     c->host = (attn_host){.size = sizeof c->host,
@@ -57,7 +63,8 @@ static void init_host(attn_context *c, const attn_options *o)
                           .alloc = host_alloc,
                           .release = host_release,
                           .parallel_for = host_parallel_for,
-                          .log = host_log};
+                          .log = host_log,
+                          .tuned = host_tuned};
     c->parallel_for = o->parallel_for ? o->parallel_for : attn_pool_parallel_for;
     c->parallel_user = o->parallel_for ? o->parallel_user : NULL;
 }
@@ -101,6 +108,22 @@ static attn_status init_isa(attn_context *c, const attn_options *o, attn_error *
     if (!c->isa_cap) return attn_fail(error, ATTN_KIND_OUT_OF_MEMORY, "no memory for a context");
     c->host.isa = c->isa_cap;
     attn_isa_describe(cap, c->isa_text, sizeof c->isa_text);
+    return ATTN_OK;
+}
+
+/* A profile is used when it is asked for and never otherwise; one that cannot be used is told, not passed
+ * over.
+ */
+static attn_status init_profile(attn_context *c, const attn_options *o, attn_error *error)
+{
+    const char *path = setting(o, o->profile, "ATTN_PROFILE");
+    attn_cpu_name(c->cpu_name, sizeof c->cpu_name);
+    c->profile_path = attn_copy_text(&c->allocator, path ? path : "");
+    if (!c->profile_path) return attn_fail(error, ATTN_KIND_OUT_OF_MEMORY, "no memory for a context");
+    if (!*c->profile_path) return ATTN_OK;
+    ATTN_TRY(attn_profile_load(c->profile_path, c->cpu_name, &c->allocator, &c->profile, error));
+    attn_context_log(c, ATTN_LOG_INFO, "profile %s with %d rows is in force", c->profile_path,
+                     attn_profile_count(c->profile));
     return ATTN_OK;
 }
 
@@ -261,6 +284,7 @@ static attn_status init(attn_context *c, const attn_options *o, attn_error *erro
     c->registry.allocator = &c->allocator;
     init_host(c, o);
     ATTN_TRY(init_isa(c, o, error));
+    ATTN_TRY(init_profile(c, o, error));
     ATTN_TRY(init_threads(c, o, error));
     ATTN_TRY(init_registry(c, o, error));
     ATTN_TRY(init_platform(c, o, error));
@@ -324,6 +348,8 @@ void attn_close(attn_context *c)
     }
     attn_lock_destroy(&c->log_lock);
     attn_drop(&c->allocator, c->isa_cap);
+    attn_profile_free(c->profile);
+    attn_drop(&c->allocator, c->profile_path);
     attn_drop(&c->allocator, c->probes);
     if (c->pool_held) attn_pool_release();
     attn_allocator allocator = c->allocator;
@@ -338,7 +364,9 @@ void attn_context_get_info(const attn_context *c, attn_context_info *info)
                               .platform = c->facts.platform,
                               .isa = attn_isa_name(*c->isa_cap ? c->isa_cap : NULL),
                               .isa_text = c->isa_text,
-                              .thread_text = c->thread_text};
+                              .thread_text = c->thread_text,
+                              .cpu = c->cpu_name,
+                              .profile = c->profile_path};
     attn_give_struct(info, &ours, sizeof ours);
 }
 

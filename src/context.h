@@ -6,6 +6,7 @@
 #include "core/problem.h"
 #include "platform/platform.h"
 #include "policy/policy.h"
+#include "profile.h"
 
 #include <stdatomic.h>
 
@@ -69,6 +70,9 @@ struct attn_context {
     char *isa_cap; /* "" without a cap */
     char isa_text[256];
     char thread_text[256];
+    char cpu_name[128];
+    attn_profile *profile; /* NULL: none */
+    char *profile_path;    /* "" without one */
     attn_lock log_lock;
     attn_logged *logged;
     bool remarked; /* what is odd about the machine was said */

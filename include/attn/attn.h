@@ -350,12 +350,15 @@ typedef struct attn_options {
     const attn_config *settings;     /* copied; instead of backend and config above */
     const attn_facts *facts; /* copied; another machine's: layers cannot open, attn_resolve and attn_explain
                                 answer from the contract */
+    const char *profile;     /* file of measured choices by attn tune, which plans then follow; results may
+                                differ in their last bits from those without. NULL: $ATTN_PROFILE; "": none */
 } attn_options;
 #define ATTN_OPEN_IGNORE_ENV 1u /* read no environment variable */
 
 /* Opens a context: finds the platform, loads modules (a module that fails is kept as a refused row and
  * never an error here), parses the configuration. Fails: syntax, unknown_or_missing_key, invalid_type,
- * mutually_exclusive, unknown_name (platform, isa, override), out_of_memory.
+ * mutually_exclusive, unknown_name (platform, isa, override), out_of_memory; and for a profile: io, syntax
+ * with line and column, invalid_value when it was measured on another CPU, and the kinds of a configuration.
  * Contexts share nothing but the thread pool; one never affects another. */
 ATTN_API attn_status attn_open(const attn_options *options, attn_context **context, attn_error *error);
 /* All layers of the context must be closed before. NULL is allowed. Modules stay loaded. */
@@ -368,6 +371,8 @@ typedef struct attn_context_info {
     const char *isa;         /* kernel set that runs on this CPU, after the cap */
     const char *isa_text;    /* what the CPU has and why this set: one sentence */
     const char *thread_text; /* where the thread count comes from: one sentence */
+    const char *cpu;         /* name of the processor */
+    const char *profile;     /* path of the profile in force; "": none */
 } attn_context_info;
 /* Strings live as long as the context. */
 ATTN_API void attn_context_get_info(const attn_context *context, attn_context_info *info);

@@ -157,7 +157,20 @@ struct attn_host {
     /* see attn_parallel_for_fn; workers = call->workers */
     void (*parallel_for)(const attn_host *host, int64_t count, int32_t workers, attn_task_fn task, void *arg);
     void (*log)(const attn_host *host, int32_t level, const char *text);
+    /* What the user's profile says for a problem: "isa" (index of a kernel set, see attn_kernel_set_at),
+     * "bq", "bk" (blocks of query rows and of keys), "cache" (1: blocks by this machine's cache). Returns 1
+     * and sets *value, or 0: nothing is said, the implementation's own choice holds. An implementation brings
+     * what it gets within its own limits. Hosts of before lack it: see attn_host_tuned. */
+    int (*tuned)(const attn_host *host, const attn_problem *problem, const char *key, int64_t *value);
 };
+
+/* The same for every host, however old. */
+static inline int attn_host_tuned(const attn_host *host, const attn_problem *problem, const char *key,
+                                  int64_t *value)
+{
+    if (host->size < offsetof(attn_host, tuned) + sizeof host->tuned || !host->tuned) return 0;
+    return host->tuned(host, problem, key, value);
+}
 
 /* Every failure passes here: fills error (NULL allowed) and returns the kind's status. printf format. */
 #if defined(__GNUC__)

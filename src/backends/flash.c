@@ -9,9 +9,6 @@ _Static_assert((int)ATTN_ELEMENT_F32 == (int)ATTN_F32 && (int)ATTN_ELEMENT_F16 =
                    (int)ATTN_ELEMENT_BF16 == (int)ATTN_BF16,
                "kernels and tensors number element types alike");
 
-/* Floats of a block of K and V together: half of a 1 MiB cache. */
-#define BLOCK_FLOATS 131072
-
 /* ---- cutting -------------------------------------------------------------------------------------- */
 
 static int64_t ceil_div(int64_t n, int64_t by)
@@ -34,14 +31,6 @@ flash_tiles flash_cut(const flash_plan *plan, int64_t q_len, int64_t kv_len, int
     if (kv_len > 0) t.keys = attn_round_up(ceil_div(kv_len, ceil_div(kv_len, plan->key_cap)), t.keys);
     t.key_blocks = ceil_div(kv_len, t.keys);
     return t;
-}
-
-static void cap_blocks(flash_plan *plan, const attn_problem *p)
-{
-    int64_t width = p->head_dim + p->value_head_dim, panel = plan->kernels.panel;
-    int64_t keys = width > 0 ? BLOCK_FLOATS / width / panel * panel : ATTN_KEYS_MAX;
-    plan->key_cap = keys > ATTN_KEYS_MAX ? ATTN_KEYS_MAX : keys < 2 * panel ? 2 * panel : keys;
-    plan->row_cap = width > 1024 ? FLASH_ROWS_MAX / 2 : FLASH_ROWS_MAX;
 }
 
 /* ---- memory --------------------------------------------------------------------------------------- */
@@ -169,11 +158,12 @@ static attn_status make_plan(flash_plan *made, const attn_host *host, const attn
                              attn_error *error)
 {
     char text[256];
-    if (!attn_isa_kernels(host->isa, (int32_t)p->dtype, &made->kernels)) {
-        attn_isa_describe(host->isa, text, sizeof text);
+    const char *isa = flash_isa(made, host, p);
+    if (!attn_isa_kernels(isa, (int32_t)p->dtype, &made->kernels)) {
+        attn_isa_describe(isa, text, sizeof text);
         return attn_fail(error, ATTN_KIND_UNKNOWN_NAME, "the cap on kernel sets cannot be met: %s", text);
     }
-    cap_blocks(made, p);
+    flash_choose_caps(made, host, p);
     lay_out_slot(made, p);
     lay_out_scratch(made, p);
     made->slots = count_slots(made, host, p);
@@ -225,8 +215,8 @@ static void describe(const attn_host *host, const void *state, char *text, size_
 {
     const flash_plan *made = state;
     (void)host;
-    snprintf(text, bytes, "kernel set %s, tiles %dx%d", made->kernels.name, (int)made->row_cap,
-             (int)made->key_cap);
+    snprintf(text, bytes, "kernel set %s, tiles %dx%d%s", made->kernels.name, (int)made->row_cap,
+             (int)made->key_cap, made->tuned ? " (profile)" : "");
 }
 
 static const char *const backends[] = {"FLASH_ATTN", NULL};

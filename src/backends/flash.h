@@ -19,8 +19,23 @@ extern const attn_impl attn_flash_impl;
 
 /* ---- plan --------------------------------------------------------------------------------------- */
 
-/* Query rows of a block at most, so that Q, S, P, O and a block of K and V stay in a cache of 1 MiB. */
-#define FLASH_ROWS_MAX 96
+/* Blocks at most: query rows and keys. */
+typedef struct flash_caps {
+    int64_t rows, keys;
+} flash_caps;
+
+/* The level-2 cache that plans are made for unless something allows them to look at the machine's own. */
+#define FLASH_CACHE_KIB 1024
+
+/* By flash_tiles.def; width is D + Dv. */
+flash_caps flash_caps_of(int64_t width, int64_t cache_kib, int64_t panel);
+/* Brings blocks that a profile asks for within what the kernels and FLASH_SCRATCH_MOST allow. */
+flash_caps flash_caps_legal(flash_caps caps, const attn_problem *p, int64_t panel);
+
+/* The workspace of a call takes at most threads * FLASH_SCRATCH_MOST + (threads + 1) * keys * (D + Dv) * 4
+ * bytes, with Dv rounded up to whole vectors. The first part holds scratch and what rounding adds to the
+ * packed keys. */
+#define FLASH_SCRATCH_MOST 2621440
 
 /* A unit with no more rows than this does not repay packing: each block of keys is read where it is, and the
  * results of the blocks are merged. */
@@ -47,6 +62,7 @@ typedef struct flash_plan {
     int64_t slots;   /* units whose packed K and V are kept at a time */
     int64_t row_cap; /* query rows of a block at most */
     int64_t key_cap; /* keys of a block at most */
+    int tuned;       /* a row of the user's profile holds */
 } flash_plan;
 
 /* How one sample is cut. A function of its lengths and the head sizes only, so that a result does not depend
@@ -56,6 +72,11 @@ typedef struct flash_tiles {
     int64_t heads, head_blocks; /* heads of a block: several when a head has few rows */
     int64_t keys, key_blocks;
 } flash_tiles;
+
+/* The cap on kernel sets for a problem: the user's, or the set that a profile names. */
+const char *flash_isa(flash_plan *plan, const attn_host *host, const attn_problem *p);
+/* Sets row_cap and key_cap: the default rows of the table, unless a profile says otherwise. */
+void flash_choose_caps(flash_plan *plan, const attn_host *host, const attn_problem *p);
 
 flash_tiles flash_cut(const flash_plan *plan, int64_t q_len, int64_t kv_len, int64_t group);
 
@@ -140,11 +161,11 @@ static inline size_t flash_element_bytes(attn_dtype dtype)
 }
 
 /* Key (value) row `first` of a unit, the stride of its axes as in the problem. */
-static inline const char *flash_kv_row(const flash_unit *unit, const void *tensor, const int64_t *stride,
+static inline const char *flash_kv_row(const flash_unit *unit, const void *base, const int64_t *stride,
                                        int64_t first, attn_dtype dtype)
 {
     int64_t at = unit->batch * stride[0] + (unit->rows.k0 + first) * stride[1] + unit->kv_head * stride[2];
-    return (const char *)tensor + at * (int64_t)flash_element_bytes(dtype);
+    return (const char *)base + at * (int64_t)flash_element_bytes(dtype);
 }
 
 #endif
