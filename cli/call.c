@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "cli.h"
+#include "measure.h"
+#include "report.h"
 
 enum { VIEW_Q, VIEW_K, VIEW_V, VIEW_OUT };
 
@@ -28,6 +30,31 @@ attn_status call_from_problem(const struct problem *problem, struct call *call, 
     call->args = call->generated.args;
     problem_format(problem, call->text, sizeof call->text);
     return ATTN_OK;
+}
+
+attn_status call_fits(const struct problem *problem, const struct call_extra *extra, attn_error *error)
+{
+    struct generate_need need, exact = {0};
+    struct problem wide = *problem;
+    char text[PROBLEM_TEXT_BYTES], needed[32], left[32];
+    wide.dtype = wide.out_dtype = ATTN_F64;
+    wide.layout = PROBLEM_BSND;
+    int64_t available = measure_available();
+    attn_status status = generate_measure(problem, &need, error);
+    if (!status && extra->exact) status = generate_measure(&wide, &exact, error);
+    if (status || available < 0) return status;
+    double bytes = need.bytes + exact.bytes - (extra->masks ? 0 : exact.mask_bytes) +
+                   extra->outcomes * need.out_elements * sizeof(double);
+    if (extra->scores)
+        bytes += (double)sizeof(float) * (double)problem->batch * (double)problem->heads *
+                 (double)(problem->q_len + problem->joint) * (double)(problem->kv_len + problem->joint);
+    if (bytes <= (double)available) return ATTN_OK;
+    return cli_fail(
+        error, ATTN_KIND_OUT_OF_MEMORY,
+        "problem \"%.200s\" needs %s of memory for its tensors, and %s are available; give a smaller "
+        "--problem",
+        problem_format(problem, text, sizeof text), report_bytes(bytes, needed),
+        report_bytes((double)available, left));
 }
 
 /* ---- files ------------------------------------------------------------------------------------- */
@@ -191,6 +218,9 @@ static attn_status read_words(const struct call_values *values, struct call *cal
         return cli_fail(error, ATTN_KIND_UNKNOWN_NAME,
                         "--causal is \"%s\"; expected bottom-right or top-left", values->causal);
     const char *kind = values->mask_kind;
+    if (kind && !values->mask)
+        return cli_fail(error, ATTN_KIND_INVALID_VALUE,
+                        "--mask-kind says what a mask means; give --mask too, or leave it out");
     call->args.mask_kind = !kind                           ? ATTN_MASK_BY_DTYPE
                            : strcmp(kind, "keep") == 0     ? ATTN_MASK_KEEP
                            : strcmp(kind, "additive") == 0 ? ATTN_MASK_ADDITIVE
@@ -305,6 +335,16 @@ attn_status call_from_files(const struct call_values *values, attn_dtype out_dty
     call->layer.needs = needs_of(call);
     describe(call);
     call_reset(call);
+    return ATTN_OK;
+}
+
+attn_status call_check_output(const struct call_values *values, const char *spec, attn_error *error)
+{
+    for (size_t i = 0; i < INPUTS; i++) {
+        const char *input = spec_of(values, &inputs[i]);
+        attn_status status = input ? tensor_save_apart(spec, input, error) : ATTN_OK;
+        if (status) return status;
+    }
     return ATTN_OK;
 }
 

@@ -64,6 +64,19 @@ attn_status call_from_files(const struct call_values *values, attn_dtype out_dty
 attn_status call_check_problem(const struct call_values *values, attn_error *error);
 void call_free(struct call *call);
 
+/* Fails when an output is the file of one of the inputs. */
+attn_status call_check_output(const struct call_values *values, const char *spec, attn_error *error);
+
+/* What a command keeps in memory beside a problem's own tensors. */
+struct call_extra {
+    int exact;    /* q, k, v and out in f64 */
+    int masks;    /* with masks of their own */
+    int outcomes; /* copies of the outputs in f64 */
+    int scores;   /* a matrix of scores in f32 */
+};
+/* Fails with out_of_memory when all of that exceeds what the machine has left; asked before generate. */
+attn_status call_fits(const struct problem *problem, const struct call_extra *extra, attn_error *error);
+
 /* Adds an lse or a scores output; nothing when there is one already. */
 attn_status call_add_lse(struct call *call, attn_error *error);
 attn_status call_add_scores(struct call *call, const char *mode, attn_error *error);

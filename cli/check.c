@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "call.h"
 #include "check_bound.h"
 #include "check_cases.h"
 #include "check_lanes.h"
@@ -281,6 +282,32 @@ static attn_status read_problems(const struct values *values, struct problem_lis
     return ATTN_OK;
 }
 
+/* Problems of the user's own must fit into memory; every lane's result is kept until the last one. */
+static attn_status check_memory(const struct run *run, attn_error *error)
+{
+    const struct call_extra extra = {.exact = 1, .masks = 1, .outcomes = 1 + (int)run->lanes.count};
+    attn_status status = ATTN_OK;
+    for (size_t i = 0; i < run->problems.count && run->values->problems.count && !status; i++)
+        status = call_fits(&run->problems.items[i], &extra, error);
+    return status;
+}
+
+/* A module that the user names and the library refuses is a failure of its own. Returns how many there are.
+ */
+static int64_t note_modules(struct run *run)
+{
+    const char *path = run->values->module_path;
+    attn_module_info info = {.size = sizeof info};
+    if (!path || !*path || !run->lanes.reference) return 0;
+    for (size_t i = 0; attn_module_at(run->lanes.reference, i, &info); i++) {
+        attn_error error = ATTN_ERROR_INIT;
+        if (info.kind == ATTN_KIND_NONE) continue;
+        cli_fail(&error, info.kind, "%s", info.text);
+        note_failure(run, NULL, info.path, &error);
+    }
+    return run->failed;
+}
+
 /* A kernel that crashes takes the process with it; the problem is told before. */
 static char crash_text[PROBLEM_TEXT_BYTES + 64];
 
@@ -297,6 +324,13 @@ static void catch_crashes(void)
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) signal(numbers[i], on_crash);
 }
 
+static int report(struct run *run, int code)
+{
+    if (run->failures) return print_json(run, code);
+    print_lanes(run);
+    return code;
+}
+
 static int check_all(struct run *run)
 {
     catch_crashes();
@@ -311,10 +345,7 @@ static int check_all(struct run *run)
     }
     report_progress_clear(&run->progress);
     if (cli_interrupted()) report_note("interrupted");
-    int code = cli_interrupted() ? CLI_INTERRUPTED : run->failed ? CLI_FAILED_CHECK : CLI_OK;
-    if (run->failures) return print_json(run, code);
-    print_lanes(run);
-    return code;
+    return report(run, cli_interrupted() ? CLI_INTERRUPTED : run->failed ? CLI_FAILED_CHECK : CLI_OK);
 }
 
 static int run(int argc, char **argv)
@@ -330,7 +361,12 @@ static int run(int argc, char **argv)
     state.failures = values.json ? json_array() : NULL;
     attn_status status = read_problems(&values, &state.problems, &error);
     if (!status) status = check_lanes_open(&choice, &state.lanes, &error);
-    code = status ? report_failure_json(&error, values.json) : check_all(&state);
+    if (note_modules(&state) > 0)
+        code = report(&state, CLI_FAILED_CHECK);
+    else if (status || check_memory(&state, &error))
+        code = report_failure_json(&error, values.json);
+    else
+        code = check_all(&state);
     check_lanes_close(&state.lanes);
     problem_list_free(&state.problems);
     json_decref(state.failures);
@@ -342,7 +378,7 @@ const struct cli_command command_check = {
     .text = "Runs every implementation, with every kernel set this CPU has, over a few hundred problems and\n"
             "compares the results with the reference in double precision, kernel sets with the scalar one,\n"
             "and thread counts with one another bit by bit. A failure is printed with the problem string\n"
-            "that repeats it.\n\n"
+            "that repeats it. A module that --module-path names and the library refuses is a failure too.\n\n"
             "An element of the output may be off by 2 r + t, where r is the most that rounding the exact\n"
             "result to the output's type costs, and\n\n"
             "  t = 2^-24 V (16 + sqrt(S) / 2 + (M + A)(2 + sqrt(D) / 8))\n\n"

@@ -1,4 +1,5 @@
 /* compare.c: attn compare, error and speed of backends against the exact one. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,8 +122,27 @@ static attn_status run_backend(const struct comparison *c, const char *backend,
     return status;
 }
 
+static int has_limit(const struct values *values)
+{
+    return values->max_relative_l2 >= 0 || values->min_cosine >= -1 || values->max_abs >= 0;
+}
+
+/* Nothing is left to measure when every element is the same NaN or infinity in both. */
+static int is_measured(const struct tensor_error *error)
+{
+    return error->count == 0 || error->not_finite_both < error->count;
+}
+
+/* An element that is finite on one side only fails any limit, and so does an output without finite ones. */
+static int is_comparable(const struct tensor_error *error)
+{
+    return (error->count == 0 || error->not_finite < error->count) &&
+           error->not_finite == error->not_finite_both && error->not_finite_exact == error->not_finite_both;
+}
+
 static int is_within(const struct values *values, const struct tensor_error *error)
 {
+    if (has_limit(values) && !is_comparable(error)) return 0;
     return (values->max_relative_l2 < 0 || error->relative_l2 <= values->max_relative_l2) &&
            (values->min_cosine < -1 || error->cosine >= values->min_cosine) &&
            (values->max_abs < 0 || error->max_abs <= values->max_abs);
@@ -245,29 +265,59 @@ static attn_status all_backends(struct comparison *c, attn_error *error)
 
 /* ---- report ------------------------------------------------------------------------------------ */
 
+/* error NULL: there is no such output. */
+static void error_cell(struct report_table *table, const char *format, const struct tensor_error *error,
+                       double value)
+{
+    char text[32] = "-";
+    if (error && is_measured(error)) snprintf(text, sizeof text, format, value);
+    report_cell(table, "%s", text);
+}
+
+/* What was left out of the measures, and what is not finite on one side only. */
+static const char *not_finite_text(const struct entry *e, char *text, size_t bytes)
+{
+    const struct tensor_error *out = &e->out;
+    const char *comma = e->within ? "" : ", ";
+    int64_t here = out->not_finite - out->not_finite_both,
+            exact = out->not_finite_exact - out->not_finite_both;
+    int used = 0;
+    *text = 0;
+    if (out->not_finite_both)
+        used = snprintf(text, bytes, "%s%" PRId64 " not finite in both", comma, out->not_finite_both);
+    if (here || exact)
+        snprintf(text + used, bytes - (size_t)used,
+                 "%s%" PRId64 " not finite here, %" PRId64 " in the exact result", used ? ", " : comma, here,
+                 exact);
+    return text;
+}
+
+static json_t *error_json(const struct tensor_error *error, double value)
+{
+    return is_measured(error) ? report_real(value) : json_null();
+}
+
 static void print_table(const struct comparison *c)
 {
     static const char *const headings[] = {
         "backend",        "implementation", ">cosine",   ">rel L2", ">max error",
         ">max lse error", ">time",          ">speed-up", "",        NULL};
-    char text[32];
+    char text[128];
     struct report_table *table = report_table_new(headings);
     for (size_t i = 0; table && i < c->count; i++) {
         const struct entry *e = &c->entries[i];
         if (e->error.kind) continue;
         report_cell(table, "%s", e->backend);
         report_cell(table, "%s", e->implementation);
-        report_cell(table, "%.9f", e->out.cosine);
-        report_cell(table, "%.2e", e->out.relative_l2);
-        report_cell(table, "%.2e", e->out.max_abs);
-        if (e->has_lse)
-            report_cell(table, "%.2e", e->lse.max_abs);
-        else
-            report_cell(table, "-");
+        error_cell(table, "%.9f", &e->out, e->out.cosine);
+        error_cell(table, "%.2e", &e->out, e->out.relative_l2);
+        error_cell(table, "%.2e", &e->out, e->out.max_abs);
+        error_cell(table, "%.2e", e->has_lse ? &e->lse : NULL, e->lse.max_abs);
         report_cell(table, "%s", report_time(e->seconds, text));
         report_cell(table, "%.2fx", c->base_seconds / e->seconds);
-        report_cell(table, "%s", e->within ? "" : "beyond the limits");
-        report_cell_style(table, REPORT_BAD);
+        report_cell(table, "%s%s", e->within ? "" : "beyond the limits",
+                    not_finite_text(e, text, sizeof text));
+        if (!e->within) report_cell_style(table, REPORT_BAD);
     }
     printf("%s, against %s in f64\n", c->call.text, REFERENCE);
     if (table) report_table_print(stdout, table, REPORT_TABLE);
@@ -286,10 +336,14 @@ static json_t *entry_json(const struct comparison *c, const struct entry *e)
     if (object && !e->error.kind) {
         json_object_set_new(object, "implementation", json_string(e->implementation));
         json_object_set_new(object, "plan", json_string(e->plan));
-        json_object_set_new(object, "cosine", report_real(e->out.cosine));
-        json_object_set_new(object, "relative_l2", report_real(e->out.relative_l2));
-        json_object_set_new(object, "max_abs", report_real(e->out.max_abs));
-        json_object_set_new(object, "lse_max_abs", e->has_lse ? report_real(e->lse.max_abs) : json_null());
+        json_object_set_new(object, "cosine", error_json(&e->out, e->out.cosine));
+        json_object_set_new(object, "relative_l2", error_json(&e->out, e->out.relative_l2));
+        json_object_set_new(object, "max_abs", error_json(&e->out, e->out.max_abs));
+        json_object_set_new(object, "not_finite", json_integer(e->out.not_finite));
+        json_object_set_new(object, "not_finite_exact", json_integer(e->out.not_finite_exact));
+        json_object_set_new(object, "not_finite_both", json_integer(e->out.not_finite_both));
+        json_object_set_new(object, "lse_max_abs",
+                            e->has_lse ? error_json(&e->lse, e->lse.max_abs) : json_null());
         json_object_set_new(object, "seconds", report_real(e->seconds));
         json_object_set_new(object, "speed_up", report_real(c->base_seconds / e->seconds));
         json_object_set_new(object, "within_limits", json_boolean(e->within));
@@ -365,9 +419,17 @@ static int compare_close(struct comparison *c, int code)
     return code;
 }
 
+/* The exact call stands beside the problem's own, and two results in f64. */
+static attn_status make_call(const struct problem *problem, struct call *call, attn_error *error)
+{
+    attn_status status = call_fits(problem, &(struct call_extra){.exact = 1, .outcomes = 1}, error);
+    return status ? status : call_from_problem(problem, call, error);
+}
+
 static int compare_problems(const struct values *values, json_t *list)
 {
     struct problem_list problems;
+    char text[PROBLEM_TEXT_BYTES];
     attn_error error = ATTN_ERROR_INIT;
     int worst = CLI_OK;
     if (call_check_problem(&values->call, &error) || problem_parse(values->call.problem, &problems, &error))
@@ -377,8 +439,8 @@ static int compare_problems(const struct values *values, json_t *list)
         memset(&c, 0, sizeof c);
         c.values = values;
         c.hide_refusals = i > 0 && !wanted_backends(values);
-        int code = call_from_problem(&problems.items[i], &c.call, &error)
-                       ? report_failure(&error)
+        int code = make_call(&problems.items[i], &c.call, &error)
+                       ? fail(problem_format(&problems.items[i], text, sizeof text), list, &error)
                        : compare_close(&c, compare_call(&c, list));
         if (!list && i + 1 < problems.count) putchar('\n');
         if (code > worst) worst = code;
@@ -429,7 +491,8 @@ const struct cli_command command_compare = {
         "Runs backends over the same tensors and compares each with TORCH_SDPA on the same numbers in f64.\n"
         "The speed-up is over TORCH_SDPA on the tensors' own types, or over the f64 run when it is not "
         "compared.\n"
-        "With a limit, exit status 1 says that a backend was beyond it.",
+        "With a limit, exit status 1 says that a backend was beyond it, or that an element is finite on one\n"
+        "side only, or none at all. What is the same NaN or infinity in both is left out and counted.",
     .examples = "  attn compare --problem b1h12s1024d64:bf16:mask=key\n"
                 "  attn compare --q q.npy --k k.npy --v v.npy --backends FLASH_ATTN --max-rel-l2 1e-3\n"
                 "  attn compare --problem b1h8s512-4096*2d128:f32 --json\n",

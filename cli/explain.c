@@ -56,9 +56,31 @@ static attn_status add_needs(const char *list, uint64_t *needs, attn_error *erro
     return ATTN_OK;
 }
 
+/* Options that would be passed over in silence beside another. */
+static attn_status check_options(const struct values *values, attn_error *error)
+{
+    const struct context_values *context = &values->context;
+    const char *said = values->heads             ? "heads"
+                       : values->kv_heads        ? "kv-heads"
+                       : values->head_size       ? "head-size"
+                       : values->value_head_size ? "value-head-size"
+                       : values->dtype           ? "dtype"
+                                                 : NULL;
+    const char *local = context->overrides.count ? "override" : context->platform ? "platform" : NULL;
+    if (values->problem && said)
+        return cli_fail(error, ATTN_KIND_MUTUALLY_EXCLUSIVE,
+                        "--problem excludes --%s; say it in the problem string, as in b1h12s1024d64:f32",
+                        said);
+    if (context->facts && local)
+        return cli_fail(error, ATTN_KIND_MUTUALLY_EXCLUSIVE,
+                        "--facts excludes --%s, which is about this machine; leave one of them out", local);
+    return ATTN_OK;
+}
+
 static attn_status fill_site(const struct values *values, attn_layer_options *site, attn_error *error)
 {
-    attn_status status = ATTN_OK;
+    attn_status status = check_options(values, error);
+    if (status) return status;
     if (values->problem) {
         status = site_from_problem(values->problem, site, error);
         site->size = sizeof *site;

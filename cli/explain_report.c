@@ -182,7 +182,9 @@ static void print_role(const json_t *role, const json_t *before)
     printf("\nrole        %s%s%s", report_begin(stdout, REPORT_BOLD), text_of(role, "role"),
            report_end(stdout));
     if (*text_of(role, "category")) printf(", category %s", text_of(role, "category"));
-    printf("\nasked       %s, by %s\n", text_of(role, "asked"), text_of(role, "source"));
+    printf("\n");
+    if (*text_of(role, "source"))
+        printf("asked       %s, by %s\n", text_of(role, "asked"), text_of(role, "source"));
     if (*text_of(role, "backend")) {
         printf("choice      ");
         print_name(role);
@@ -190,6 +192,8 @@ static void print_role(const json_t *role, const json_t *before)
     }
     if (*text_of(role, "error_kind"))
         printf("refused     %s: %s\n", text_of(role, "error_kind"), text_of(role, "error"));
+    /* What fails before a source is known has weighed no candidate. */
+    if (!*text_of(role, "source") && json_array_size(candidates) == 0) return;
     if (before && same_name(role, before) && json_equal(candidates, json_object_get(before, "candidates")))
         printf("candidates  as for %s\n", text_of(before, "role"));
     else

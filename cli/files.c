@@ -16,6 +16,9 @@ attn_status file_open(const char *path, struct file_in *file, attn_error *error)
     struct stat info;
     memset(file, 0, sizeof *file);
     file->path = path;
+    /* A pipe is refused before it is opened, which would wait for a writer. */
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return cli_fail(error, ATTN_KIND_IO, "%s: is no regular file", path);
     file->stream = fopen(path, "rb");
     if (!file->stream)
         return cli_fail(error, ATTN_KIND_IO, "%s: cannot be opened: %s", path, strerror(errno));
@@ -121,6 +124,8 @@ static attn_status parse_place(const char *spec, struct place *place, attn_error
     place->path[length] = 0;
     if (place->tensor && !*place->tensor)
         return cli_fail(error, ATTN_KIND_INVALID_VALUE, "%s: no tensor is named after the colon", spec);
+    if (place->tensor && strcmp(place->tensor, "__metadata__") == 0)
+        return cli_fail(error, ATTN_KIND_INVALID_VALUE, "%s: __metadata__ is no name of a tensor", spec);
     place->format = ends_with(spec, length, ".npy") ? FORMAT_NPY : FORMAT_SAFETENSORS;
     if (place->format == FORMAT_NPY || ends_with(spec, length, ".safetensors")) return ATTN_OK;
     return cli_fail(error, ATTN_KIND_INVALID_VALUE,
@@ -171,30 +176,60 @@ static FILE *open_beside(const char *path, char *temporary, size_t bytes)
     return NULL;
 }
 
-static int write_format(FILE *stream, enum format format, const char *const *names,
-                        const DLTensor *const *tensors, size_t count)
+/* The safetensors file that stands there already, whose other tensors are kept; its stream is NULL when there
+ * is none or an empty one. */
+static attn_status open_before(const struct place *place, struct file_in *old, attn_error *error)
 {
-    return format == FORMAT_NPY ? npy_write(stream, tensors[0])
-                                : safetensors_write(stream, names, tensors, count);
+    struct stat info;
+    memset(old, 0, sizeof *old);
+    if (place->format == FORMAT_NPY || stat(place->path, &info) != 0 || info.st_size == 0) return ATTN_OK;
+    return file_open(place->path, old, error);
 }
 
-static attn_status write_file(const struct place *place, const char *const *names,
-                              const DLTensor *const *tensors, size_t count, attn_error *error)
+static attn_status write_format(FILE *stream, const struct place *place, const struct safetensors_out *out,
+                                attn_error *error)
+{
+    struct file_in old;
+    attn_error inner = ATTN_ERROR_INIT;
+    if (place->format == FORMAT_NPY)
+        return npy_write(stream, out->tensors[0]) == 0 ? ATTN_OK : write_failed(place->path, error);
+    attn_status status = open_before(place, &old, error);
+    if (status) return status;
+    status = safetensors_write(stream, out, old.stream ? &old : NULL, &inner);
+    file_close(&old);
+    return status ? cli_fail(error, inner.kind, "%s: cannot be written: %s", place->path, inner.text)
+                  : ATTN_OK;
+}
+
+static attn_status write_file(const struct place *place, const struct safetensors_out *out, attn_error *error)
 {
     char temporary[PATH_BYTES + 16];
     FILE *stream = open_beside(place->path, temporary, sizeof temporary);
     if (!stream) return write_failed(place->path, error);
-    int failed = write_format(stream, place->format, names, tensors, count) != 0 || fflush(stream) != 0;
-    int saved = errno;
-    if (fclose(stream) != 0 && !failed) {
-        failed = 1;
-        saved = errno;
-    }
-    if (!failed && rename(temporary, place->path) == 0) return ATTN_OK;
-    if (!failed) saved = errno;
-    unlink(temporary);
-    errno = saved;
-    return write_failed(place->path, error);
+    attn_status status = write_format(stream, place, out, error);
+    if (!status && fflush(stream) != 0) status = write_failed(place->path, error);
+    if (fclose(stream) != 0 && !status) status = write_failed(place->path, error);
+    if (!status && rename(temporary, place->path) != 0) status = write_failed(place->path, error);
+    if (status) unlink(temporary);
+    return status;
+}
+
+/* A file whose other tensors could not be kept is told before long work. */
+static attn_status check_before(const struct place *place, attn_error *error)
+{
+    struct file_in old;
+    json_t *header = NULL;
+    uint64_t start;
+    attn_error inner = ATTN_ERROR_INIT;
+    attn_status status = open_before(place, &old, error);
+    if (status || !old.stream) return status;
+    status = safetensors_header(&old, &header, &start, &inner);
+    file_close(&old);
+    json_decref(header);
+    if (!status) return ATTN_OK;
+    return cli_fail(error, inner.kind,
+                    "%.400s; an output is added to the tensors of this file, so remove it or name another",
+                    inner.text);
 }
 
 attn_status tensor_save_check(const char *spec, attn_error *error)
@@ -205,10 +240,26 @@ attn_status tensor_save_check(const char *spec, attn_error *error)
     if (status) return status;
     if (stat(place.path, &info) == 0 && !S_ISREG(info.st_mode))
         return cli_fail(error, ATTN_KIND_IO, "%s: exists and is no regular file", place.path);
+    status = check_before(&place, error);
+    if (status) return status;
     char *slash = strrchr(place.path, '/');
     if (slash) *slash = 0;
     if (access(!slash ? "." : place.path[0] ? place.path : "/", W_OK | X_OK) == 0) return ATTN_OK;
     return cli_fail(error, ATTN_KIND_IO, "%s: its folder cannot be written: %s", spec, strerror(errno));
+}
+
+attn_status tensor_save_apart(const char *spec, const char *input, attn_error *error)
+{
+    struct place out, in;
+    struct stat a, b;
+    attn_status status = parse_place(spec, &out, error);
+    if (!status) status = parse_place(input, &in, error);
+    if (status || out.format != FORMAT_NPY || stat(out.path, &a) != 0 || stat(in.path, &b) != 0)
+        return status;
+    if (a.st_dev != b.st_dev || a.st_ino != b.st_ino) return ATTN_OK;
+    return cli_fail(error, ATTN_KIND_MUTUALLY_EXCLUSIVE,
+                    "%s: is an input (%s) too and would be replaced by the output; name another file",
+                    out.path, in.path);
 }
 
 #define OUTPUTS_MAX 8
@@ -235,7 +286,8 @@ static attn_status save_group(const struct tensor_output *outputs, size_t count,
         }
         tensors[n++] = outputs[i].tensor;
     }
-    return status ? status : write_file(&place, names, tensors, n, error);
+    const struct safetensors_out out = {names, tensors, n};
+    return status ? status : write_file(&place, &out, error);
 }
 
 attn_status tensor_save_all(const struct tensor_output *outputs, size_t count, attn_error *error)

@@ -40,6 +40,14 @@ attn_status safetensors_read(struct file_in *file, const char *name, attn_dtype 
  * owned by the caller, *data_start is where offset 0 lies. */
 attn_status safetensors_header(struct file_in *file, json_t **header, uint64_t *data_start,
                                attn_error *error);
-int safetensors_write(FILE *stream, const char *const *names, const DLTensor *const *tensors, size_t count);
+/* Writes the tensors named, and behind them those of `old` (NULL: none) that have other names, with its
+ * __metadata__. Fails: those of safetensors_header for old, io, out_of_memory. */
+struct safetensors_out {
+    const char *const *names;
+    const DLTensor *const *tensors;
+    size_t count;
+};
+attn_status safetensors_write(FILE *stream, const struct safetensors_out *out, struct file_in *old,
+                              attn_error *error);
 
 #endif

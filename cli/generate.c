@@ -112,13 +112,31 @@ static attn_status map_rows(struct slot *slot, size_t bytes, attn_error *error)
     return status;
 }
 
-static attn_status allocate(struct slot *slot, int bare, attn_error *error)
+struct maker {
+    const struct problem *problem;
+    struct generate_store *store;
+    attn_error *error;
+};
+
+/* Of rows that lie far apart, memory is committed for the rows alone. */
+static double committed(const struct slot *slot, size_t bytes)
+{
+    if (slot->strides[1] < HUGE_ROW && slot->strides[2] < HUGE_ROW) return (double)bytes;
+    double elements = (double)attn_dtype_bytes(slot->dtype);
+    for (int i = 0; i < 4; i++) elements *= (double)slot->shape[i];
+    return elements;
+}
+
+static attn_status allocate(struct maker *maker, struct slot *slot)
 {
     size_t bytes;
+    attn_error *error = maker->error;
     if (__builtin_mul_overflow((size_t)slot->extent, attn_dtype_bytes(slot->dtype), &bytes) ||
         bytes > PTRDIFF_MAX / 2)
         return cli_fail(error, ATTN_KIND_INVALID_SHAPE, "a tensor of the problem does not fit into memory");
-    if (bare) return map_slot(slot, bytes, error);
+    maker->store->bytes += committed(slot, bytes);
+    if (maker->store->measured) return ATTN_OK;
+    if (maker->store->bare) return map_slot(slot, bytes, error);
     if (slot->strides[1] >= HUGE_ROW || slot->strides[2] >= HUGE_ROW) return map_rows(slot, bytes, error);
     slot->bytes = (bytes + 3 * GUARD_BYTES - 1) / GUARD_BYTES * GUARD_BYTES;
     slot->base = aligned_alloc(GUARD_BYTES, slot->bytes);
@@ -132,12 +150,6 @@ static attn_status allocate(struct slot *slot, int bare, attn_error *error)
 }
 
 /* ---- slots ------------------------------------------------------------------------------------- */
-
-struct maker {
-    const struct problem *problem;
-    struct generate_store *store;
-    attn_error *error;
-};
 
 static void describe(struct slot *slot, attn_dtype dtype, int ndim, const int64_t *shape)
 {
@@ -158,7 +170,7 @@ static attn_status make_bsnd(struct maker *maker, enum slot_id id, attn_dtype dt
     describe(slot, dtype, 4, (const int64_t[]){maker->problem->batch, rows, heads, width});
     bsnd_strides(layout, slot->shape, slot->strides);
     set_extent(slot, layout);
-    return allocate(slot, maker->store->bare, maker->error);
+    return allocate(maker, slot);
 }
 
 /* A tensor of fewer axes: ndim sizes, the last ones of four. */
@@ -172,7 +184,7 @@ static attn_status make_rows(struct maker *maker, enum slot_id id, attn_dtype dt
     describe(slot, dtype, ndim, (const int64_t[]){a, b, c, d});
     row_strides(layout, slot->shape, slot->strides);
     set_extent(slot, layout);
-    return allocate(slot, maker->store->bare, maker->error);
+    return allocate(maker, slot);
 }
 
 /* q, k and v as parts of rows [h d | kvh d | kvh v] of one buffer, which slot q owns. */
@@ -196,8 +208,8 @@ static attn_status make_qkv(struct maker *maker)
         slot->strides[0] = p->q_len * row;
     }
     slots[SLOT_Q].extent = p->batch * p->q_len * row;
-    attn_status status = allocate(&slots[SLOT_Q], maker->store->bare, maker->error);
-    for (int i = 1; i < 3 && !status; i++)
+    attn_status status = allocate(maker, &slots[SLOT_Q]);
+    for (int i = 1; i < 3 && !status && slots[SLOT_Q].dl.data; i++)
         slots[SLOT_Q + i].dl.data =
             (char *)slots[SLOT_Q].dl.data + offsets[i] * (int64_t)attn_dtype_bytes(p->dtype);
     return status;
@@ -323,6 +335,33 @@ static void fill_args(struct generated *g)
     };
 }
 
+static attn_status make_slots(struct maker *maker)
+{
+    attn_status status = make_inputs(maker);
+    if (!status) status = make_joint(maker);
+    if (!status) status = make_outputs(maker);
+    if (!status) status = make_vectors(maker);
+    double before = maker->store->bytes;
+    if (!status) status = make_mask(maker);
+    maker->store->mask_bytes = maker->store->bytes - before;
+    return status;
+}
+
+attn_status generate_measure(const struct problem *problem, struct generate_need *need, attn_error *error)
+{
+    struct generate_store store = {.measured = 1};
+    struct maker maker = {problem, &store, error};
+    attn_status status = problem_validate(problem, error);
+    if (!status) status = make_slots(&maker);
+    need->bytes = store.bytes;
+    need->mask_bytes = store.mask_bytes;
+    need->out_elements = (double)problem->batch * (double)(problem->q_len + problem->joint) *
+                         (double)problem->heads * (double)problem->value_head_dim;
+    free(store.spans);
+    free(store.ranges);
+    return status;
+}
+
 static attn_status make_tensors(const struct problem *problem, int bare, struct generated *out,
                                 attn_error *error)
 {
@@ -334,11 +373,7 @@ static attn_status make_tensors(const struct problem *problem, int bare, struct 
     out->problem = *problem;
     out->store->bare = bare;
     struct maker maker = {problem, out->store, error};
-    status = make_inputs(&maker);
-    if (!status) status = make_joint(&maker);
-    if (!status) status = make_outputs(&maker);
-    if (!status) status = make_mask(&maker);
-    if (!status) status = make_vectors(&maker);
+    status = make_slots(&maker);
     if (status) {
         generate_free(out);
         return status;

@@ -26,6 +26,13 @@ attn_status generate(const struct problem *problem, struct generated *out, attn_
 attn_status generate_shapes(const struct problem *problem, struct generated *out, attn_error *error);
 void generate_free(struct generated *generated);
 
+/* Memory of what generate makes: bytes of all tensors and elements of all outputs but lse. Fails like
+ * generate, never with out_of_memory. */
+struct generate_need {
+    double bytes, mask_bytes, out_elements; /* bytes include the mask's */
+};
+attn_status generate_measure(const struct problem *problem, struct generate_need *need, attn_error *error);
+
 /* Poisons out, lse and joint_out again, for another run over the same inputs. */
 void generate_reset(struct generated *generated);
 

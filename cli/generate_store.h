@@ -39,7 +39,9 @@ struct generate_store {
     struct slot slots[SLOT_COUNT];
     attn_span *spans;
     attn_query_range *ranges;
-    int bare; /* address space only, nothing is filled but what shapes depend on */
+    int bare;     /* address space only, nothing is filled but what shapes depend on */
+    int measured; /* no memory at all: slots have shapes and strides, `bytes` alone grows */
+    double bytes, mask_bytes;
 };
 
 #define GUARD_BYTES 64

@@ -17,23 +17,34 @@ struct values {
     int json;
 };
 
+/* JSON is UTF-8; a path or a variable need not be. Bytes that are not ASCII are then written as \xNN. */
+static json_t *text_json(const char *value)
+{
+    json_t *text = value ? json_string(value) : json_null();
+    char *escaped = text ? NULL : malloc(4 * strlen(value) + 1), *to = escaped;
+    if (!escaped) return text ? text : json_null();
+    for (const char *from = value; *from; from++)
+        to += snprintf(to, 5, (unsigned char)*from < 0x80 ? "%c" : "\\x%02X", (unsigned char)*from);
+    text = json_string(escaped);
+    free(escaped);
+    return text;
+}
+
 static json_t *modules_json(const attn_context *context)
 {
     json_t *list = json_array();
     attn_module_info m = {.size = sizeof m};
-    for (size_t i = 0; attn_module_at(context, i, &m); i++)
-        json_array_append_new(list,
-                              json_pack("{s:s*, s:s*, s:s*, s:b, s:s*, s:s*}", "path", m.path, "name", m.name,
-                                        "version", m.version, "accepted", m.kind == ATTN_KIND_NONE, "kind",
-                                        m.kind ? attn_kind_name(m.kind) : NULL, "text", m.text));
+    for (size_t i = 0; attn_module_at(context, i, &m); i++) {
+        json_t *row = json_object();
+        json_object_set_new(row, "path", text_json(m.path));
+        json_object_set_new(row, "name", text_json(m.name));
+        json_object_set_new(row, "version", text_json(m.version));
+        json_object_set_new(row, "accepted", json_boolean(m.kind == ATTN_KIND_NONE));
+        if (m.kind) json_object_set_new(row, "kind", json_string(attn_kind_name(m.kind)));
+        json_object_set_new(row, "text", text_json(m.text));
+        json_array_append_new(list, row);
+    }
     return list;
-}
-
-/* JSON is UTF-8; a variable need not be. */
-static json_t *value_json(const char *value)
-{
-    json_t *text = value ? json_string(value) : json_null();
-    return text ? text : json_string("(not UTF-8)");
 }
 
 static json_t *variables_json(void)
@@ -42,7 +53,7 @@ static json_t *variables_json(void)
     const struct docs_variable *row;
     for (size_t i = 0; (row = docs_variable_at(i)); i++)
         json_array_append_new(list, json_pack("{s:s, s:o, s:s, s:s}", "name", row->name, "value",
-                                              value_json(getenv(row->name)), "meaning", row->meaning,
+                                              text_json(getenv(row->name)), "meaning", row->meaning,
                                               "default", row->unset));
     return list;
 }
@@ -77,7 +88,7 @@ static int info_json(const attn_context *context, const attn_context_info *info)
         "jansson", jansson_version_str(), "libc", machine_libc(), "environment", variables_json());
     json_object_set_new(object, "facts", facts_json(context));
     json_object_set_new(object, "probes", probes_json(context));
-    json_object_set_new(object, "profile", *info->profile ? json_string(info->profile) : json_null());
+    json_object_set_new(object, "profile", text_json(*info->profile ? info->profile : NULL));
     report_json_error(object, NULL);
     return report_json(object);
 }
@@ -107,7 +118,8 @@ static void print_probes(const attn_context *context)
                p.text);
 }
 
-static void print_modules(const attn_context *context)
+/* named: the path that the user gave; NULL: none, or "" for no modules at all. */
+static void print_modules(const attn_context *context, const char *named)
 {
     attn_module_info m = {.size = sizeof m};
     size_t count = 0;
@@ -120,7 +132,7 @@ static void print_modules(const attn_context *context)
         printf("\n");
         if (!good) printf("            %s: %s\n", attn_kind_name(m.kind), m.text);
     }
-    if (count == 0) printf("modules     none found\n");
+    if (count == 0) printf("modules     none found%s%s\n", named && *named ? " in " : "", named ? named : "");
 }
 
 static void print_variables(void)
@@ -143,7 +155,7 @@ static void print_variables(void)
     report_table_free(table);
 }
 
-static int info_text(const attn_context *context, const attn_context_info *info)
+static int info_text(const attn_context *context, const attn_context_info *info, const char *named)
 {
     printf("attn        %s\n", attn_version());
     printf("platform    %s\n", info->platform);
@@ -153,7 +165,7 @@ static int info_text(const attn_context *context, const attn_context_info *info)
     printf("threads     %s\n", info->thread_text);
     printf("profile     %s\n", *info->profile ? info->profile : "none");
     print_probes(context);
-    print_modules(context);
+    print_modules(context, named);
     printf("libraries   jansson %s, %s\n", jansson_version_str(), machine_libc());
     print_variables();
     return CLI_OK;
@@ -161,7 +173,7 @@ static int info_text(const attn_context *context, const attn_context_info *info)
 
 static int info_run(int argc, char **argv)
 {
-    struct values values = {0};
+    struct values values = {.context.modules_told = 1};
     attn_context *context;
     attn_context_info info = {.size = sizeof info};
     attn_error error = ATTN_ERROR_INIT;
@@ -170,7 +182,8 @@ static int info_run(int argc, char **argv)
     if (context_open(&values.context, NULL, &context, &error))
         return report_failure_json(&error, values.json);
     attn_context_get_info(context, &info);
-    code = values.json ? info_json(context, &info) : info_text(context, &info);
+    const char *path = values.context.module_path ? values.context.module_path : getenv("ATTN_MODULE_PATH");
+    code = values.json ? info_json(context, &info) : info_text(context, &info, path);
     attn_close(context);
     return code;
 }

@@ -1,8 +1,10 @@
 /* main.c: the command attn: which command, what comes of its output. */
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 #include "report.h"
@@ -77,11 +79,25 @@ static int dispatch(int argc, char **argv)
     return unknown_command(argv[1]);
 }
 
-/* A result that could not be written is a failure, however well it was computed. */
+/* Why standard output cannot be written, 0 when that is not known any more: the write that failed may lie
+ * far back and errno be another's by now. A pipe without a reader and a full device say it again. */
+static int write_failure(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    if (fflush(stdout)) return errno;
+    if (poll(&out, 1, 0) == 1 && out.revents & POLLERR) return EPIPE;
+    return write(STDOUT_FILENO, "", 0) < 0 ? errno : 0;
+}
+
+/* A result that could not be written is a failure, however well it was computed. A reader that has gone, as
+ * head does, wants no more words. */
 static int finish(int code)
 {
-    if (fflush(stdout) == 0 && !ferror(stdout)) return code;
-    report_error("standard output could not be written: %s", errno ? strerror(errno) : "unknown reason");
+    int failed = ferror(stdout), reason = write_failure();
+    if (!failed && !ferror(stdout)) return code;
+    if (reason != EPIPE)
+        report_error("standard output could not be written: %s",
+                     reason ? strerror(reason) : "an earlier write failed");
     return CLI_RUNTIME;
 }
 

@@ -28,10 +28,10 @@ static void reset_peak(void)
     fclose(file);
 }
 
-/* A line "VmHWM:   1234 kB" of /proc/self/status, in bytes; -1: not there. */
-static int64_t status_bytes(const char *key)
+/* A line "VmHWM:   1234 kB" of a file, in bytes; -1: not there. */
+static int64_t line_bytes(const char *path, const char *key)
 {
-    FILE *file = fopen("/proc/self/status", "r");
+    FILE *file = fopen(path, "r");
     char line[256];
     long long found = -1;
     if (!file) return -1;
@@ -40,6 +40,16 @@ static int64_t status_bytes(const char *key)
     }
     fclose(file);
     return found;
+}
+
+static int64_t status_bytes(const char *key)
+{
+    return line_bytes("/proc/self/status", key);
+}
+
+int64_t measure_available(void)
+{
+    return line_bytes("/proc/meminfo", "MemAvailable:");
 }
 
 #define RUNS_MAX 1000

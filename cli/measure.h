@@ -17,6 +17,9 @@ struct measure {
 attn_status measure_forward(attn_layer *layer, const attn_args *args, int64_t repeat, double seconds,
                             struct measure *measure, attn_error *error);
 
+/* Memory that the machine can give without swapping, in bytes; -1: not known here. */
+int64_t measure_available(void);
+
 /* Median of count > 0 numbers, which are sorted in place. */
 double measure_median(double *values, size_t count);
 

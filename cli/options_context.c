@@ -1,6 +1,7 @@
 /* options_context.c: opens a context as the options say. */
 #include "options_context.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,26 +61,36 @@ static attn_status join_overrides(const struct option_texts *texts, char *joined
 static attn_status read_text(const char *path, char **text, attn_error *error)
 {
     FILE *file = fopen(path, "rb");
+    int reason = file ? 0 : errno;
     *text = file ? malloc(FILE_MAX + 1) : NULL;
+    if (file && !*text) reason = ENOMEM;
     size_t bytes = *text ? fread(*text, 1, FILE_MAX + 1, file) : 0;
-    int failed = !file || !*text || ferror(file);
+    if (!reason && ferror(file)) reason = errno;
     if (file) fclose(file);
-    if (!failed && bytes <= FILE_MAX && memchr(*text, 0, bytes) == NULL) {
+    if (!reason && bytes <= FILE_MAX && memchr(*text, 0, bytes) == NULL) {
         (*text)[bytes] = 0;
         return ATTN_OK;
     }
     free(*text);
     *text = NULL;
-    if (failed) return cli_fail(error, ATTN_KIND_IO, "%s: cannot be read", path);
+    if (reason) return cli_fail(error, ATTN_KIND_IO, "%s: cannot be read: %s", path, strerror(reason));
     return cli_fail(error, ATTN_KIND_SYNTAX, "%s: is no text of at most %d bytes", path, FILE_MAX);
+}
+
+/* The library's sentence, with the file it is about in front. */
+static attn_status in_file(const char *path, const attn_error *found, attn_error *error)
+{
+    return cli_fail(error, found->kind, "%.200s: %s", path, found->text);
 }
 
 /* --diffusion-attention-config: JSON, or @FILE. */
 static attn_status add_json(attn_config *config, const char *json, attn_error *error)
 {
+    if (json[0] != '@') return attn_config_set_json(config, json, error);
+    attn_error found = ATTN_ERROR_INIT;
     char *text = NULL;
-    attn_status status = json[0] == '@' ? read_text(json + 1, &text, error) : ATTN_OK;
-    if (!status) status = attn_config_set_json(config, text ? text : json, error);
+    attn_status status = read_text(json + 1, &text, error);
+    if (!status && attn_config_set_json(config, text, &found)) status = in_file(json + 1, &found, error);
     free(text);
     return status;
 }
@@ -148,6 +159,19 @@ static attn_status open_with(const struct context_values *values, attn_options *
     return status;
 }
 
+/* A refused module changes what is chosen, so whoever named a path hears of it; once, as a command may open
+ * many contexts. The log says it by itself. */
+static void tell_refused(const struct context_values *values, const attn_context *context)
+{
+    static int told;
+    attn_module_info module = {.size = sizeof module};
+    const char *path = values->module_path ? values->module_path : getenv("ATTN_MODULE_PATH");
+    if (told || values->verbose || values->modules_told || !path || !*path) return;
+    told = 1;
+    for (size_t i = 0; attn_module_at(context, i, &module); i++)
+        if (module.kind != ATTN_KIND_NONE) report_note("warning: %s", module.text);
+}
+
 attn_status context_open(const struct context_values *values, struct context_reasons *reasons,
                          attn_context **context, attn_error *error)
 {
@@ -161,7 +185,9 @@ attn_status context_open(const struct context_values *values, struct context_rea
     if (values->verbose) options.log = print_log;
     if (reasons) options.trace = collect;
     options.trace_user = reasons;
-    return open_with(values, &options, context, error);
+    attn_status status = open_with(values, &options, context, error);
+    if (!status) tell_refused(values, *context);
+    return status;
 }
 
 attn_status context_site(const struct context_values *values, attn_layer_options *layer, attn_error *error)

@@ -13,6 +13,7 @@ struct context_values {
     const char *module_path, *platform, *facts, *device, *isa, *config_file, *profile;
     int64_t threads, vsa_topk;
     int verbose;
+    int modules_told; /* the command lists refused modules itself */
 };
 
 /* Rows of a command whose struct of values T has a `struct context_values` called `context`. Needs
@@ -36,8 +37,8 @@ void context_reasons_free(struct context_reasons *reasons);
  * attn_config_free. */
 attn_status context_config(const struct context_values *values, attn_config **config, attn_error *error);
 
-/* Opens a context as the options say. reasons NULL: not collected. Texts of values must outlive the call
- * only. */
+/* Opens a context as the options say, and tells of refused modules once when a path was named. reasons NULL:
+ * not collected. Texts of values must outlive the call only. */
 attn_status context_open(const struct context_values *values, struct context_reasons *reasons,
                          attn_context **context, attn_error *error);
 

@@ -137,7 +137,8 @@ static int print_json(json_t *value, size_t flags)
         !value || json_dumpf(value, stdout, flags | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(12)) != 0;
     json_decref(value);
     if (failed) {
-        report_error("the JSON text could not be made or written");
+        /* main tells why the stream failed, and nothing when its reader has gone. */
+        if (!ferror(stdout)) report_error("the JSON text could not be made");
         return CLI_RUNTIME;
     }
     return putchar('\n') == EOF ? CLI_RUNTIME : CLI_OK;

@@ -23,6 +23,96 @@ struct question {
     json_t *reasons; /* NULL: not asked for */
 };
 
+/* ---- what a line may hold ----------------------------------------------------------------------- */
+
+#define TYPE(type) (1u << JSON_##type)
+#define TYPE_BOOL  (TYPE(TRUE) | TYPE(FALSE))
+#define TYPE_ANY   (~0u)
+
+/* Every key and the JSON types that it takes. Tables of vectors carry what they expect beside the question;
+ * those keys are known and not read. */
+static const struct key_row {
+    const char *object, *name;
+    unsigned types;
+    const char *words;
+} key_rows[] = {
+    {"", "id", TYPE_ANY, "anything"},
+    {"", "facts", TYPE(OBJECT) | TYPE(STRING) | TYPE(NULL), "an object, a text or null"},
+    {"", "config", TYPE(OBJECT) | TYPE(NULL), "an object or null"},
+    {"", "query", TYPE(OBJECT), "an object"},
+    {"", "group", TYPE_ANY, "anything"},
+    {"", "expect", TYPE_ANY, "anything"},
+    {"", "contested", TYPE_ANY, "anything"},
+    {"", "upstream", TYPE_ANY, "anything"},
+    {"", "derived", TYPE_ANY, "anything"},
+    {"config", "flag_backend", TYPE(STRING) | TYPE(NULL), "a text or null"},
+    {"config", "flag_config", TYPE_ANY, "anything"},
+    {"config", "dotted", TYPE(OBJECT) | TYPE(NULL), "an object of texts or null"},
+    {"config", "env", TYPE(STRING) | TYPE(NULL), "a text or null"},
+    {"config", "flag_vsa_topk", TYPE(INTEGER) | TYPE(NULL), "a whole number or null"},
+    {"query", "role", TYPE(STRING), "a text"},
+    {"query", "role_category", TYPE(STRING) | TYPE(NULL), "a text or null"},
+    {"query", "head_size", TYPE(INTEGER) | TYPE(NULL), "a whole number or null"},
+    {"query", "allow_trtllm_default", TYPE_BOOL, "true or false"},
+    {"query", "mode", TYPE(STRING) | TYPE(NULL), "a text or null"},
+};
+
+#define KEY_ROWS (sizeof key_rows / sizeof *key_rows)
+
+static const char *type_name(const json_t *value)
+{
+    static const char *const names[] = {"an object",     "an array", "a text", "a whole number",
+                                        "a real number", "true",     "false",  "null"};
+    return names[json_typeof(value)];
+}
+
+static attn_status unknown_key(const char *object, const char *key, attn_error *error)
+{
+    const char *names[KEY_ROWS + 1] = {NULL};
+    char list[256] = "";
+    size_t count = 0;
+    for (size_t i = 0; i < KEY_ROWS; i++) {
+        if (strcmp(key_rows[i].object, object) != 0) continue;
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s%s", count ? ", " : "", key_rows[i].name);
+        names[count++] = key_rows[i].name;
+    }
+    const char *near = cli_nearest(key, names);
+    return cli_fail(error, ATTN_KIND_UNKNOWN_OR_MISSING_KEY,
+                    "%s has an unknown key '%.80s'%s%s%s; its keys are %s", *object ? object : "the line",
+                    key, near ? ", did you mean '" : "", near ? near : "", near ? "'" : "", list);
+}
+
+/* The keys of one object; "" is the line itself. */
+static attn_status check_keys(const char *object, json_t *value, attn_error *error)
+{
+    const char *key;
+    json_t *item;
+    json_object_foreach(value, key, item)
+    {
+        size_t i = 0;
+        while (i < KEY_ROWS && (strcmp(key_rows[i].object, object) || strcmp(key_rows[i].name, key))) i++;
+        if (i == KEY_ROWS) return unknown_key(object, key, error);
+        if (!(key_rows[i].types & 1u << json_typeof(item)))
+            return cli_fail(error, ATTN_KIND_INVALID_TYPE, "%s%s%s is %s; expected %s", object,
+                            *object ? "." : "", key, type_name(item), key_rows[i].words);
+    }
+    return ATTN_OK;
+}
+
+static attn_status check_line(json_t *root, attn_error *error)
+{
+    if (!json_is_object(root))
+        return cli_fail(error, ATTN_KIND_INVALID_TYPE,
+                        "the line is %s; expected an object with id, facts, config and query",
+                        type_name(root));
+    attn_status status = check_keys("", root, error);
+    if (!status) status = check_keys("config", json_object_get(root, "config"), error);
+    return status ? status : check_keys("query", json_object_get(root, "query"), error);
+}
+
+/* ---- reading a question ------------------------------------------------------------------------- */
+
 static const char *text_at(const json_t *object, const char *key)
 {
     return json_string_value(json_object_get(object, key));
@@ -54,7 +144,8 @@ static attn_status set_paths(attn_config *config, json_t *dotted, attn_error *er
     {
         if (!json_is_string(value))
             return cli_fail(error, ATTN_KIND_INVALID_TYPE,
-                            "dotted.%s is no string; give the value as it is typed", path);
+                            "config.dotted.%.80s is %s; expected a text, the value as it is typed", path,
+                            type_name(value));
         attn_status status = attn_config_set_path(config, path, json_string_value(value), error);
         if (status) return status;
     }
@@ -110,7 +201,8 @@ static attn_status answer(struct question *q, attn_resolution *resolution, attn_
                       .category = text_at(query, "role_category"),
                       .head_size = json_is_integer(head) ? json_integer_value(head) : -1,
                       .permit_trtllm = json_is_true(json_object_get(query, "allow_trtllm_default"))};
-    attn_status status = read_mode(query, &ask.mode, error);
+    attn_status status = check_line(q->root, error);
+    if (!status) status = read_mode(query, &ask.mode, error);
     if (!status) status = read_facts(q, error);
     if (!status) status = read_config(q, error);
     attn_options options = {.size = sizeof options,
@@ -141,13 +233,56 @@ static void add_nothing(json_t *out)
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) json_object_set_new(out, keys[i], json_null());
 }
 
+/* ---- lines -------------------------------------------------------------------------------------- */
+
+#define LINE_MAX_BYTES ((size_t)16 << 20)
+#define LINE_FLAGS     (JSON_REJECT_DUPLICATES | JSON_DECODE_ANY)
+
+struct line {
+    char *text; /* not terminated: a line may hold a zero byte, which is an error of its syntax */
+    size_t length, room;
+};
+
+enum line_end { LINE_READ, LINE_LAST, LINE_TOO_LONG, LINE_FAILED };
+
+static int line_grow(struct line *line)
+{
+    size_t room = line->room ? 2 * line->room : 4096;
+    char *text = realloc(line->text, room);
+    if (!text) return 0;
+    line->text = text;
+    line->room = room;
+    return 1;
+}
+
+/* Reads a line up to its end or the file's; errno tells of LINE_FAILED. */
+static enum line_end line_read(FILE *file, struct line *line)
+{
+    int c = EOF;
+    line->length = 0;
+    while ((c = getc(file)) != EOF && c != '\n') {
+        if (line->length == LINE_MAX_BYTES) return LINE_TOO_LONG;
+        if (line->length == line->room && !line_grow(line)) return LINE_FAILED;
+        line->text[line->length++] = (char)c;
+    }
+    if (c == EOF && ferror(file)) return LINE_FAILED;
+    return c == EOF ? LINE_LAST : LINE_READ;
+}
+
+static int line_is_blank(const struct line *line)
+{
+    size_t i = 0;
+    while (i < line->length && strchr(" \t\r", line->text[i]) && line->text[i]) i++;
+    return i == line->length;
+}
+
 /* Answers one line and prints it; a bad line is an answer with an error. */
-static int resolve_line(const char *line, int number, const struct values *values)
+static int resolve_line(const struct line *line, int number, const struct values *values)
 {
     json_error_t at;
     attn_error error = ATTN_ERROR_INIT;
     attn_resolution resolution = {.size = sizeof resolution};
-    struct question q = {.root = json_loads(line, JSON_REJECT_DUPLICATES, &at)};
+    struct question q = {.root = json_loadb(line->text, line->length, LINE_FLAGS, &at)};
     json_t *out = json_object();
     q.reasons = values->reasons ? json_array() : NULL;
     if (q.root)
@@ -171,21 +306,32 @@ static int resolve_line(const char *line, int number, const struct values *value
     return report_json_line(out);
 }
 
+static int reading_stopped(const char *path, int number, enum line_end end, int reason)
+{
+    const char *name = strcmp(path, "-") ? path : "standard input";
+    if (cli_interrupted()) return CLI_INTERRUPTED;
+    if (end == LINE_TOO_LONG)
+        report_error("%s: line %d has more than %zu MiB; a question is an object on one line", name, number,
+                     LINE_MAX_BYTES >> 20);
+    else
+        report_error("%s: reading stopped in line %d: %s", name, number, strerror(reason));
+    return CLI_RUNTIME;
+}
+
 static int resolve_file(FILE *file, const struct values *values)
 {
-    char *line = NULL;
-    size_t room = 0;
+    struct line line = {0};
+    enum line_end end = LINE_READ;
     int code = CLI_OK, number = 0;
-    while (code == CLI_OK && getline(&line, &room, file) > 0) {
+    while (code == CLI_OK && end == LINE_READ) {
         number++;
-        if (cli_interrupted()) code = CLI_INTERRUPTED;
-        if (code == CLI_OK && line[strspn(line, " \t\r\n")]) code = resolve_line(line, number, values);
+        end = line_read(file, &line);
+        if (cli_interrupted() || end == LINE_TOO_LONG || end == LINE_FAILED)
+            code = reading_stopped(values->jsonl, number, end, errno);
+        else if (!line_is_blank(&line))
+            code = resolve_line(&line, number, values);
     }
-    free(line);
-    if (code == CLI_OK && ferror(file)) {
-        report_error("%s: reading stopped: %s", values->jsonl, strerror(errno));
-        return CLI_RUNTIME;
-    }
+    free(line.text);
     return code;
 }
 
@@ -196,6 +342,7 @@ static int resolve_run(int argc, char **argv)
     if (code != OPTIONS_GO_ON) return code;
     FILE *file = strcmp(values.jsonl, "-") ? fopen(values.jsonl, "r") : stdin;
     if (!file) {
+        if (cli_interrupted()) return CLI_INTERRUPTED;
         report_error("%s cannot be read: %s", values.jsonl, strerror(errno));
         return CLI_RUNTIME;
     }
@@ -213,14 +360,16 @@ static const struct option_row rows[] = {
 
 const struct cli_command command_resolve = {
     .usage = "[--jsonl FILE] [--reasons]",
-    .text = "Resolves roles in bulk. A line holds {\"id\", \"facts\", \"config\", \"query\"}: facts are an "
-            "object, a file's\n"
-            "path, \"preset:NAME\" or left out for this machine; config has flag_backend, flag_config, "
-            "dotted, env and\n"
-            "flag_vsa_topk; query has role, role_category, head_size, allow_trtllm_default and mode. Each "
-            "answer is one\n"
-            "object a line; a question that cannot be answered has ok false and its error, and the exit "
-            "status stays 0.",
+    .text =
+        "Resolves roles in bulk. A line holds {\"id\", \"facts\", \"config\", \"query\"}: facts are an "
+        "object, a file's\n"
+        "path, \"preset:NAME\" or left out for this machine; config has flag_backend, flag_config, "
+        "dotted, env and\n"
+        "flag_vsa_topk; query has role, role_category, head_size, allow_trtllm_default and mode. Each "
+        "answer is one\n"
+        "object a line; a question that cannot be answered, or has a key or a type that is not known, has "
+        "ok false\n"
+        "and its error, and the exit status stays 0. A line has at most 16 MiB.",
     .examples = "  attn resolve --jsonl questions.jsonl\n"
                 "  echo '{\"id\": 1, \"facts\": \"preset:b200\", \"query\": {\"role\": \"self\", "
                 "\"head_size\": 128}}' | "

@@ -73,12 +73,17 @@ static attn_status make_call(const struct values *values, struct call *call, att
     struct problem problem;
     attn_dtype out_dtype;
     attn_status status = read_out_dtype(values, &out_dtype, error);
+    if (!status && values->scores_mode && !values->scores)
+        status = cli_fail(error, ATTN_KIND_INVALID_VALUE,
+                          "--scores-mode says what --scores writes; give --scores too, or leave it out");
     if (status) return status;
     if (!values->call.problem) return call_from_files(&values->call, out_dtype, call, error);
     status = call_check_problem(&values->call, error);
     if (!status) status = one_problem(values->call.problem, &problem, error);
     if (status) return status;
     if (out_dtype) problem.out_dtype = out_dtype;
+    status = call_fits(&problem, &(struct call_extra){.scores = values->scores != NULL}, error);
+    if (status) return status;
     return call_from_problem(&problem, call, error);
 }
 
@@ -86,7 +91,11 @@ static attn_status add_outputs(const struct values *values, struct call *call, a
 {
     const char *const specs[] = {values->out, values->lse, values->scores};
     attn_status status = ATTN_OK;
-    for (int i = 0; i < 3 && !status; i++) status = specs[i] ? tensor_save_check(specs[i], error) : ATTN_OK;
+    for (int i = 0; i < 3 && !status; i++) {
+        if (!specs[i]) continue;
+        status = tensor_save_check(specs[i], error);
+        if (!status) status = call_check_output(&values->call, specs[i], error);
+    }
     if (!status && values->lse) status = call_add_lse(call, error);
     if (!status && values->scores)
         status = call_add_scores(call, values->scores_mode ? values->scores_mode : "probs", error);

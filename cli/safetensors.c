@@ -1,4 +1,5 @@
 /* safetensors.c: the safetensors format. Its law: github.com/huggingface/safetensors, "Format". */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -332,15 +333,114 @@ static int write_header(FILE *stream, const char *text)
     return 0;
 }
 
-int safetensors_write(FILE *stream, const char *const *names, const DLTensor *const *tensors, size_t count)
+/* ---- tensors of the file before ---------------------------------------------------------------- */
+
+/* What is kept of the file before: entries in the order of their places. */
+struct kept {
+    json_t *header; /* of the old file */
+    uint64_t start; /* of its data */
+    struct entry *entries;
+    size_t count;
+};
+
+static int is_replaced(const struct safetensors_out *out, const char *name)
+{
+    for (size_t i = 0; i < out->count; i++) {
+        if (strcmp(out->names[i], name) == 0) return 1;
+    }
+    return 0;
+}
+
+static attn_status read_kept(const struct safetensors_out *out, struct file_in *old, struct kept *kept,
+                             attn_error *error)
+{
+    const char *name;
+    json_t *value;
+    attn_status status = safetensors_header(old, &kept->header, &kept->start, error);
+    if (status) return status;
+    kept->entries = calloc(json_object_size(kept->header) + 1, sizeof *kept->entries);
+    if (!kept->entries)
+        return cli_fail(error, ATTN_KIND_OUT_OF_MEMORY, "%s: no memory for the header", old->path);
+    json_object_foreach(kept->header, name, value)
+    {
+        if (strcmp(name, "__metadata__") == 0 || is_replaced(out, name)) continue;
+        status = read_entry(old, name, value, old->bytes - kept->start, &kept->entries[kept->count++], error);
+        if (status) return status;
+    }
+    qsort(kept->entries, kept->count, sizeof *kept->entries, by_place);
+    return ATTN_OK;
+}
+
+/* An entry of the old header with its new place. */
+static json_t *move_entry(json_t *old, const struct entry *entry, uint64_t *offset)
+{
+    uint64_t end = *offset + (entry->end - entry->begin);
+    json_t *moved = json_copy(old);
+    json_object_set_new(moved, "data_offsets", json_pack("[I, I]", (json_int_t)*offset, (json_int_t)end));
+    *offset = end;
+    return moved;
+}
+
+static char *header_text(const struct safetensors_out *out, const struct kept *kept)
 {
     uint64_t offset = 0;
-    json_t *header = json_object();
-    for (size_t i = 0; i < count; i++) json_object_set_new(header, names[i], make_entry(tensors[i], &offset));
-    char *text = json_dumps(header, JSON_COMPACT | JSON_PRESERVE_ORDER);
-    int failed = !text || json_object_size(header) != count || write_header(stream, text) != 0;
-    free(text);
+    json_t *header = json_object(), *metadata = json_object_get(kept->header, "__metadata__");
+    size_t expected = out->count + kept->count + (metadata != NULL);
+    if (metadata) json_object_set(header, "__metadata__", metadata);
+    for (size_t i = 0; i < out->count; i++)
+        json_object_set_new(header, out->names[i], make_entry(out->tensors[i], &offset));
+    for (size_t i = 0; i < kept->count; i++) {
+        const struct entry *entry = &kept->entries[i];
+        json_object_set_new(header, entry->name,
+                            move_entry(json_object_get(kept->header, entry->name), entry, &offset));
+    }
+    char *text =
+        json_object_size(header) == expected ? json_dumps(header, JSON_COMPACT | JSON_PRESERVE_ORDER) : NULL;
     json_decref(header);
-    for (size_t i = 0; i < count && !failed; i++) failed = file_write_elements(stream, tensors[i]) != 0;
-    return failed ? -1 : 0;
+    return text;
+}
+
+static attn_status copy_elements(FILE *stream, const struct kept *kept, const struct entry *entry,
+                                 struct file_in *old, attn_error *error)
+{
+    char piece[65536];
+    if (fseeko(old->stream, (off_t)(kept->start + entry->begin), SEEK_SET) != 0)
+        return cli_fail(error, ATTN_KIND_IO, "%s: cannot seek", old->path);
+    for (uint64_t left = entry->end - entry->begin; left > 0;) {
+        size_t n = left < sizeof piece ? (size_t)left : sizeof piece;
+        attn_status status = file_read(old, piece, n, "the elements", error);
+        if (status) return status;
+        if (fwrite(piece, 1, n, stream) != n) return cli_fail(error, ATTN_KIND_IO, "%s", strerror(errno));
+        left -= n;
+    }
+    return ATTN_OK;
+}
+
+static attn_status write_all(FILE *stream, const struct safetensors_out *out, const struct kept *kept,
+                             struct file_in *old, attn_error *error)
+{
+    attn_status status = ATTN_OK;
+    char *text = header_text(out, kept);
+    if (!text)
+        return cli_fail(error, ATTN_KIND_INVALID_VALUE,
+                        "no header could be made; are the names of the tensors UTF-8?");
+    int failed = write_header(stream, text) != 0;
+    free(text);
+    for (size_t i = 0; i < out->count && !failed; i++)
+        failed = file_write_elements(stream, out->tensors[i]) != 0;
+    if (failed) return cli_fail(error, ATTN_KIND_IO, "%s", strerror(errno));
+    for (size_t i = 0; i < kept->count && !status; i++)
+        status = copy_elements(stream, kept, &kept->entries[i], old, error);
+    return status;
+}
+
+attn_status safetensors_write(FILE *stream, const struct safetensors_out *out, struct file_in *old,
+                              attn_error *error)
+{
+    struct kept kept = {0};
+    attn_status status = old ? read_kept(out, old, &kept, error) : ATTN_OK;
+    if (!status) status = write_all(stream, out, &kept, old, error);
+    free(kept.entries);
+    json_decref(kept.header);
+    return status;
 }

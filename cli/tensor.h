@@ -31,13 +31,15 @@ struct tensor_output {
     const char *spec;
     const DLTensor *tensor;
 };
-/* Writes every output, those of one safetensors file together, each file through a temporary file and a
- * rename: after a failure the file at fault is as it was before. bf16 goes into .npy as uint16. Fails: io,
- * invalid_value. */
+/* Writes every output, those of one safetensors file together and with the other tensors that it holds, each
+ * file through a temporary file and a rename: after a failure the file at fault is as it was before. bf16
+ * goes into .npy as uint16. Fails: io, invalid_value. */
 attn_status tensor_save_all(const struct tensor_output *outputs, size_t count, attn_error *error);
 /* Whether a spec can be written at all: a known ending, a folder that can be written. Asked before long work.
  */
 attn_status tensor_save_check(const char *spec, attn_error *error);
+/* Fails with mutually_exclusive when a .npy output is the file of an input, which it would replace. */
+attn_status tensor_save_apart(const char *spec, const char *input, attn_error *error);
 
 int64_t tensor_count(const DLTensor *tensor); /* elements */
 /* Element by row-major index, whatever the strides and the dtype. */
@@ -51,13 +53,16 @@ double tensor_round(attn_dtype dtype, double value);
 void tensor_store(void *address, attn_dtype dtype, double value);
 double tensor_fetch(const void *address, attn_dtype dtype);
 
-/* How far `values` is from `exact`, both of `count` elements. Equal infinities and equal NaNs count as equal;
- * any other non-finite difference makes max_abs and relative_l2 infinite and cosine 0. */
+/* How far `values` is from `exact`, both of `count` elements. Equal infinities and two NaNs are left out and
+ * counted; any other non-finite difference makes max_abs and relative_l2 infinite and cosine 0. */
 struct tensor_error {
     double cosine;      /* 1 for two zero vectors */
     double relative_l2; /* |values - exact| / |exact|; 0 for 0/0 */
     double max_abs;
     int64_t worst; /* index of max_abs, -1 when count is 0 */
+    int64_t count;
+    int64_t not_finite, not_finite_exact; /* in values, in exact */
+    int64_t not_finite_both;              /* the same infinity or NaN in both; left out of every measure */
 };
 void tensor_compare(const double *values, const double *exact, int64_t count, struct tensor_error *error);
 

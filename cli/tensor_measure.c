@@ -13,10 +13,13 @@ void tensor_compare(const double *values, const double *exact, int64_t count, st
 {
     double dot = 0, square_a = 0, square_b = 0, square_difference = 0;
     int broken = 0;
-    *error = (struct tensor_error){.worst = count ? 0 : -1};
+    *error = (struct tensor_error){.worst = count ? 0 : -1, .count = count};
     for (int64_t i = 0; i < count; i++) {
         double a = values[i], b = exact[i];
         if (!isfinite(a) || !isfinite(b)) {
+            error->not_finite += !isfinite(a);
+            error->not_finite_exact += !isfinite(b);
+            error->not_finite_both += same(a, b);
             if (same(a, b) || broken) continue;
             broken = 1;
             error->worst = i;

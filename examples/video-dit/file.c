@@ -42,12 +42,31 @@ static int read_stream(FILE *stream, buffer *b)
     return b->failed ? -1 : 0;
 }
 
+FILE *file_open(const char *path, size_t *bytes, failure *f)
+{
+    struct stat s;
+    /* Before it is opened: a pipe would wait for a writer, a device may never end. */
+    if (!stat(path, &s) && !S_ISREG(s.st_mode)) {
+        fail(f, ATTN_KIND_IO, "%s is no regular file", path);
+        return NULL;
+    }
+    FILE *stream = fopen(path, "rb");
+    if (!stream || fstat(fileno(stream), &s)) {
+        fail_errno(f, "cannot open %s", path);
+        if (stream) fclose(stream);
+        return NULL;
+    }
+    *bytes = (size_t)s.st_size;
+    return stream;
+}
+
 int file_read(const char *path, unsigned char **bytes, size_t *count, failure *f)
 {
     buffer b = {0};
-    FILE *stream = fopen(path, "rb");
-    if (!stream) return fail_errno(f, "cannot open %s", path);
-    int rc = read_stream(stream, &b);
+    FILE *stream = file_open(path, &b.room, f);
+    if (!stream) return -1;
+    b.bytes = malloc(++b.room); /* the size is known: a file that memory cannot hold is not begun */
+    int rc = b.bytes ? read_stream(stream, &b) : -1;
     if (rc) fail(f, ATTN_KIND_OUT_OF_MEMORY, "no memory to read %s", path);
     if (!rc && ferror(stream)) rc = fail_errno(f, "cannot read %s", path);
     fclose(stream);
@@ -55,6 +74,33 @@ int file_read(const char *path, unsigned char **bytes, size_t *count, failure *f
     *bytes = b.bytes;
     *count = b.count;
     return rc;
+}
+
+/* The folder without links and "..", and the name in it; NULL when there is no such folder. */
+static char *whole_path(const char *path)
+{
+    char *copy = strdup(path), *folder = copy ? realpath(dirname(copy), NULL) : NULL, *whole = NULL;
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    size_t bytes = folder ? strlen(folder) + strlen(name) + 2 : 0;
+    if (folder) whole = malloc(bytes);
+    if (whole) snprintf(whole, bytes, "%s/%s", folder, name);
+    free(folder);
+    free(copy);
+    return whole;
+}
+
+int file_same(const char *a, const char *b)
+{
+    struct stat x, y;
+    int there = !stat(a, &x), other = !stat(b, &y);
+    if (there && !S_ISREG(x.st_mode)) return 0;
+    if (there && other) return x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    if (there || other) return 0;
+    char *first = whole_path(a), *second = whole_path(b);
+    int same = first && second && !strcmp(first, second);
+    free(first);
+    free(second);
+    return same;
 }
 
 int file_can_write(const char *path, failure *f)

@@ -4,6 +4,7 @@
 
 #include "fail.h"
 #include <stddef.h>
+#include <stdio.h>
 
 /* Bytes that grow; `failed` is set when memory ran out and nothing is added after that. */
 typedef struct buffer {
@@ -15,8 +16,14 @@ typedef struct buffer {
 void buffer_add(buffer *b, const void *bytes, size_t count);
 void buffer_drop(buffer *b);
 
-/* The whole file; the caller frees *bytes. */
+/* A regular file to read, and its size; NULL on failure. */
+FILE *file_open(const char *path, size_t *bytes, failure *f);
+
+/* The whole of a regular file; the caller frees *bytes. */
 int file_read(const char *path, unsigned char **bytes, size_t *count, failure *f);
+
+/* Whether two paths name one file, which need not exist yet. Devices and pipes may take several outputs. */
+int file_same(const char *a, const char *b);
 
 /* Says early whether a file could be written there: its folder exists and is writable, it is no folder
  * itself. */

@@ -1,5 +1,6 @@
 /* options.c: the command line, from one table. */
 #include "options.h"
+#include "file.h"
 #include <errno.h>
 #include <getopt.h>
 #include <stddef.h>
@@ -90,14 +91,14 @@ static int add_object(options *o, const char *text, failure *f)
 }
 
 static const struct row {
-    const char *name, *value;
+    const char *name, *brief, *value;
     int (*parse)(options *o, const char *text, failure *f); /* NULL: by kind */
     enum kind kind;
     size_t field; /* offset in options */
     int limit;
     const char *help;
 } rows[] = {
-#define O(name, value, rule, help) {name, value, rule, help},
+#define O(name, brief, value, rule, help) {name, brief, value, rule, help},
 #include "options.def"
 };
 
@@ -151,7 +152,9 @@ void options_help(const char *program)
            "usage: %s [options]\n\n",
            program);
     for (int i = 0; i < ROWS; i++) {
-        printf("  --%s%s%s\n", rows[i].name, rows[i].value ? " " : "", rows[i].value ? rows[i].value : "");
+        printf("  %s%s%s--%s%s%s\n", rows[i].brief ? "-" : "", rows[i].brief ? rows[i].brief : "",
+               rows[i].brief ? ", " : "", rows[i].name, rows[i].value ? " " : "",
+               rows[i].value ? rows[i].value : "");
         print_wrapped(rows[i].help);
     }
     printf(
@@ -174,8 +177,67 @@ static int wants_json(int argc, char **argv)
     return 0;
 }
 
-static int check_together(const options *o, failure *f)
+/* The long form of a word such as -dac; 0 when it is none. */
+static int lengthen(const char *word, char *to, size_t bytes)
 {
+    for (int i = 0; i < ROWS; i++) {
+        if (!rows[i].brief || word[0] != '-' || strcmp(word + 1, rows[i].brief)) continue;
+        snprintf(to, bytes, "--%s", rows[i].name);
+        return 1;
+    }
+    return 0;
+}
+
+/* getopt_long knows no short names of several letters; while it reads one, the long name stands in its place.
+ */
+static int next_option(int argc, char **argv, const struct option *list, const char **word)
+{
+    char name[64];
+    int at = optind;
+    char *given = at < argc ? argv[at] : NULL;
+    if (given && lengthen(given, name, sizeof name)) argv[at] = name;
+    int id = getopt_long(argc, argv, "+:", list, NULL);
+    if (given) argv[at] = given;
+    *word = given;
+    return id;
+}
+
+/* What a reference case settles itself. */
+static int check_verify(const options *o, const int *given, failure *f)
+{
+    static const char *const settled[] = {"size",         "steps", "seed",  "object", "background",
+                                          "no-condition", "out",   "sheet", "video",  "scale"};
+    for (int i = 0; i < ROWS && o->verify; i++)
+        for (size_t j = 0; j < sizeof settled / sizeof *settled; j++)
+            if (given[i] && !strcmp(rows[i].name, settled[j]))
+                return fail(
+                    f, ATTN_KIND_MUTUALLY_EXCLUSIVE,
+                    "--verify draws the recorded case '%s' and writes no file; leave out --%s, or --verify",
+                    o->verify, rows[i].name);
+    if (o->psnr_only && !o->verify)
+        return fail(
+            f, ATTN_KIND_INVALID_VALUE,
+            "--psnr-only says how --verify judges; give --verify small or large too, or leave it out");
+    return 0;
+}
+
+static int check_outputs(const options *o, failure *f)
+{
+    const struct {
+        const char *name, *path;
+    } outputs[] = {{"out", o->out}, {"sheet", o->sheet}, {"video", o->video}};
+    for (int i = 0; i < 3; i++)
+        for (int j = i + 1; j < 3; j++)
+            if (outputs[i].path && outputs[j].path && file_same(outputs[i].path, outputs[j].path))
+                return fail(f, ATTN_KIND_MUTUALLY_EXCLUSIVE,
+                            "--%s and --%s name the same file, %.200s; give each its own", outputs[i].name,
+                            outputs[j].name, outputs[j].path);
+    return 0;
+}
+
+static int check_together(const options *o, const int *given, failure *f)
+{
+    if (check_verify(o, given, f) || check_outputs(o, f)) return -1;
     if (o->no_condition && o->objects)
         return fail(f, ATTN_KIND_MUTUALLY_EXCLUSIVE,
                     "--no-condition describes nothing; leave out --object, or the switch");
@@ -184,7 +246,8 @@ static int check_together(const options *o, failure *f)
 
 int options_parse(options *o, int argc, char **argv, failure *f)
 {
-    int id;
+    int id, given[ROWS] = {0};
+    const char *word;
     struct option long_options[ROWS + 1];
     fill_long_options(long_options);
     *o = (options){.shape = {16, 64, 64},
@@ -196,16 +259,16 @@ int options_parse(options *o, int argc, char **argv, failure *f)
                    .scale = 4,
                    .json = wants_json(argc, argv)};
     opterr = 0;
-    while ((id = getopt_long(argc, argv, ":", long_options, NULL)) != -1) {
+    while ((id = next_option(argc, argv, long_options, &word)) != -1) {
         if (id == ':')
-            return fail(f, ATTN_KIND_INVALID_VALUE, "%.80s needs a value; --help lists the options",
-                        argv[optind - 1]);
+            return fail(f, ATTN_KIND_INVALID_VALUE, "%.80s needs a value; --help lists the options", word);
         if (id == '?')
             return fail(f, ATTN_KIND_UNKNOWN_NAME, "there is no option %.80s here; --help lists the options",
-                        argv[optind - 1]);
+                        word);
+        given[id - FIRST_ROW] = 1;
         if (apply(o, &rows[id - FIRST_ROW], optarg, f)) return -1;
     }
     if (optind < argc)
         return fail(f, ATTN_KIND_UNKNOWN_NAME, "'%.80s' is no option; --help lists them", argv[optind]);
-    return o->help || o->version ? 0 : check_together(o, f);
+    return o->help || o->version ? 0 : check_together(o, given, f);
 }

@@ -109,16 +109,35 @@ static int check_entries(const weights *w, failure *f)
     return rc;
 }
 
+static int check_length(const weights *w, uint64_t length, size_t bytes, failure *f)
+{
+    if (bytes >= 8 && length <= bytes - 8) return 0;
+    return fail(f, ATTN_KIND_IO,
+                "%s: the header should take %" PRIu64 " bytes, the file has %zu; it is no "
+                "safetensors file or is cut off",
+                w->path, length, bytes);
+}
+
+/* Before the whole file is read: a large file of another kind is told by its first bytes. */
+static int check_start(const weights *w, failure *f)
+{
+    unsigned char start[8] = {0};
+    uint64_t length = 0;
+    size_t bytes;
+    FILE *stream = file_open(w->path, &bytes, f);
+    if (!stream) return -1;
+    size_t n = fread(start, 1, sizeof start, stream);
+    fclose(stream);
+    for (size_t i = 0; i < n; i++) length |= (uint64_t)start[i] << (8 * i);
+    return check_length(w, length, bytes, f);
+}
+
 static int parse_header(weights *w, size_t bytes, failure *f)
 {
     uint64_t length = 0;
     json_error_t error;
     for (int i = 0; i < 8 && bytes >= 8; i++) length |= (uint64_t)w->bytes[i] << (8 * i);
-    if (bytes < 8 || length > bytes - 8)
-        return fail(f, ATTN_KIND_IO,
-                    "%s: the header should take %" PRIu64 " bytes, the file has %zu; it is no "
-                    "safetensors file or is cut off",
-                    w->path, length, bytes);
+    if (check_length(w, length, bytes, f)) return -1;
     w->data = w->bytes + 8 + length;
     w->data_bytes = bytes - 8 - (size_t)length;
     w->header = json_loadb((const char *)w->bytes + 8, (size_t)length, JSON_REJECT_DUPLICATES, &error);
@@ -132,6 +151,7 @@ int weights_open(weights *w, const char *path, failure *f)
 {
     size_t bytes;
     *w = (weights){.path = path};
+    if (check_start(w, f)) return -1;
     if (file_read(path, &w->bytes, &bytes, f)) return -1;
     if (parse_header(w, bytes, f)) {
         weights_close(w);

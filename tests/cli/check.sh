@@ -26,6 +26,20 @@ expect 2 "column 1" check --problem nonsense
 expect 2 "serves NOTHING" check --problem b1h1s9d8:f16 --backend NOTHING
 expect 2 '--isa is "avx9"' check --isa avx9
 expect 2 "is no kernel set of this build" check --isa avx9 --json
+if [ -r /proc/meminfo ]; then
+    expect 4 "out_of_memory" check --problem b1h1s9d8:f16 --problem b64h64s200000d128:f16
+    on_stderr "give a smaller --problem"
+fi
+
+# ---- a module that is named and refused ------------------------------------------------------------------------
+
+echo text >"$work/text.so"
+expect 1 "module_unloadable" check --problem b1h1s9d8:f16 --module-path "$work/text.so"
+on_stdout "FAIL $work/text.so"
+last_line 1
+expect 1 "cannot be read" check --problem b1h1s9d8:f16 --module-path "$work/missing.so" --backend SAGE_ATTN
+expect 1 '"error_kind": "module_unloadable"' check --problem b1h1s9d8:f16 --module-path "$work/text.so" --json
+expect 0 "cpu_flash" check --problem b1h1s9d8:f16 --module-path ""
 
 # ---- a module that is wrong ------------------------------------------------------------------------------------
 

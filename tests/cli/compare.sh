@@ -33,4 +33,34 @@ expect 0 "cpu_flash" compare --problem b1h2s64d64:f16:joint=9:seed=1,2 --backend
 expect 2 '"error_kind": "syntax"' compare --problem nonsense --json
 expect 4 '"error_kind": "io"' compare --q none.npy --k none.npy --v none.npy --json
 
+# ---- results that are not finite: counted, never perfect -------------------------------------------------------
+
+cd "$work" || exit 1
+zeros 16 | npy '<f4' False '(1, 2, 1, 2)' >zero.npy
+ones 4 | npy '<f4' False '(1, 2, 1, 2)' >one.npy
+nan='\000\000\300\177'
+printf "$nan$nan$nan$nan" | npy '<f4' False '(1, 2, 1, 2)' >nan.npy
+printf "\000\000\200\077$nan\000\000\200\077$nan" | npy '<f4' False '(1, 2, 1, 2)' >some.npy
+expect 0 "4 not finite in both" compare --q zero.npy --k zero.npy --v nan.npy -n 1
+expect 1 "beyond the limits, 4 not finite in both" compare --q zero.npy --k zero.npy --v nan.npy -n 1 --max-rel-l2 1
+not_printed "1.000000000"
+expect 1 '"not_finite_both": 4' compare --q zero.npy --k zero.npy --v nan.npy -n 1 --min-cosine -1 --json
+on_stdout '"cosine": null'
+on_stdout '"within_limits": false'
+expect 0 "2 not finite in both" compare --q zero.npy --k zero.npy --v some.npy -n 1 --max-rel-l2 1e-3
+expect 0 '"not_finite": 2' compare --q zero.npy --k zero.npy --v some.npy -n 1 --max-rel-l2 1e-3 --json
+on_stdout '"not_finite_exact": 2'
+expect 0 '"not_finite_both": 0' compare --q zero.npy --k zero.npy --v one.npy -n 1 --max-rel-l2 1e-3 --json
+# Scores of 1e76 are finite in f64, where the exact result comes from, and infinite in f32.
+printf '\231\166\226\176\231\166\226\176\231\166\226\176\231\166\226\176' | npy '<f4' False '(1, 2, 1, 2)' >large.npy
+expect 1 "not finite here, 0 in the exact result" compare --q large.npy --k large.npy --v one.npy -n 1 --min-cosine -1 \
+    -b FLASH_ATTN
+
+# ---- more memory than there is ---------------------------------------------------------------------------------
+
+if [ -r /proc/meminfo ]; then
+    expect 4 "give a smaller --problem" compare --problem b64h64s200000d128:bf16:mask=key
+    expect 4 '"error_kind": "out_of_memory"' compare --problem b64h64s200000d128:bf16 --json
+fi
+
 finish

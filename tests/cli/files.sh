@@ -194,6 +194,51 @@ safetensors '{"q":{"dtype":"BF16","shape":[1,2,1,2],"data_offsets":[0,8]}}' <hal
 expect 0 "bf16" run --q b.safetensors --k b.safetensors --v b.safetensors --out out.npy -n 1
 same out.npy oneb.npy
 
+# An output joins the tensors that the file holds, or takes the place of one; metadata stay.
+expect 0 "" run $qkv --out x.safetensors:out -n 1
+expect 0 "" run --q x.safetensors:q --k zero.npy --v x.safetensors:v --out out.npy -n 1
+same out.npy one.npy
+expect 0 "" run --q zero.npy --k zero.npy --v x.safetensors:out --out out.npy -n 1
+same out.npy one.npy
+if grep -q '"__metadata__":{"a":"b"}' x.safetensors; then pass; else fail "the metadata are lost"; fi
+bytes=$(wc -c <x.safetensors)
+expect 0 "" run --q zero.npy --k zero.npy --v v.npy --out x.safetensors:v -n 1
+[ "$(wc -c <x.safetensors)" -eq "$bytes" ] && pass || fail "a tensor that is replaced changes the file's size"
+expect 0 "" run --q zero.npy --k zero.npy --v x.safetensors:v --out out.npy -n 1
+same out.npy two.npy
+expect 0 "" run --q x.safetensors:q --k zero.npy --v x.safetensors:out --out out.npy -n 1
+same out.npy one.npy
+absent x.safetensors.*
+: >empty.safetensors
+expect 0 "" run $qkv --out empty.safetensors:a -n 1
+expect 0 "" run --q empty.safetensors:a --k zero.npy --v one.npy -n 1
+printf 'no tensors, but somebody wants to keep this' >text.safetensors
+cp text.safetensors kept
+expect 2 "remove it or name another" run $qkv --out text.safetensors:a -n 1
+same text.safetensors kept
+expect 2 "is no name of a tensor" run $qkv --out x.safetensors:__metadata__ -n 1
+
+# A .npy output never replaces an input, whatever its name.
+cp one.npy input.npy
+ln input.npy other_name.npy
+for out in input.npy ./input.npy other_name.npy; do
+    expect 2 "name another file" run --q zero.npy --k zero.npy --v input.npy --out $out -n 1
+    expect 2 "name another file" run --q zero.npy --k zero.npy --v input.npy --lse $out -n 1
+done
+same input.npy one.npy
+
+# Words that need another option, pipes, more memory than there is.
+expect 2 "give --mask too" run $qkv --mask-kind keep
+expect 2 "give --scores too" run $qkv --scores-mode probs
+if mkfifo pipe.npy 2>/dev/null; then
+    expect 4 "pipe.npy: is no regular file" run --q pipe.npy --k zero.npy --v one.npy
+    rm pipe.npy
+fi
+if [ -r /proc/meminfo ]; then
+    expect 4 "give a smaller --problem" run --problem b64h64s200000d128:bf16
+    expect 4 "out_of_memory" run --problem b1h64s1000000d64:bf16 --scores scores.npy
+fi
+
 # refused CODE TEXT HEADER DATA-BYTES: a file of this header is refused.
 refused() {
     zeros "$4" | safetensors "$3" >bad.safetensors

@@ -86,4 +86,76 @@ want 0 '{"id":1,"ok":true,"backend":"FLASH_ATTN"' '{"id":2,"ok":false' '"error_k
     '"error_kind":"syntax"' -- resolve --jsonl "$scratch/questions.jsonl"
 want 0 '"reasons":[{' -- resolve --reasons --jsonl "$scratch/questions.jsonl"
 want 4 "cannot be read" -- resolve --jsonl "$scratch/none.jsonl"
+
+# what a line may hold: known keys of known types
+answer() { # KIND WORD LINE: the one answer has ok false, KIND and WORD
+    printf '%s\n' "$3" > "$scratch/line.jsonl"
+    want 0 '"ok":false' "\"error_kind\":\"$1\"" "$2" -- resolve --jsonl "$scratch/line.jsonl"
+}
+answer invalid_type "expected an object" '[1]'
+answer invalid_type "expected an object" '7'
+answer unknown_or_missing_key "'confg', did you mean 'config'" '{"confg": {}}'
+answer unknown_or_missing_key "'flag_backnd', did you mean 'flag_backend'" '{"config": {"flag_backnd": "SAGE_ATTN"}}'
+answer unknown_or_missing_key "'head_sise', did you mean 'head_size'" '{"query": {"role": "self", "head_sise": 64}}'
+answer unknown_or_missing_key "'sequence'" '{"query": {"role": "self", "sequence": 64}}'
+answer invalid_type "query is an array" '{"query": []}'
+answer invalid_type "config is a text" '{"config": "x", "query": {"role": "self"}}'
+answer invalid_type "facts is a whole number" '{"facts": 1, "query": {"role": "self"}}'
+answer invalid_type "config.flag_backend is a whole number" '{"config": {"flag_backend": 1}, "query": {"role": "self"}}'
+answer invalid_type "config.env is an object" '{"config": {"env": {}}, "query": {"role": "self"}}'
+answer invalid_type "config.flag_vsa_topk is a text" '{"config": {"flag_vsa_topk": "4"}, "query": {"role": "self"}}'
+answer invalid_type "config.dotted is an array" '{"config": {"dotted": []}, "query": {"role": "self"}}'
+answer invalid_type "config.dotted.default is null" '{"config": {"dotted": {"default": null}}, "query": {"role": "self"}}'
+answer invalid_type "query.role is null" '{"query": {"role": null}}'
+answer invalid_type "query.role_category is true" '{"query": {"role": "self", "role_category": true}}'
+answer invalid_type "query.head_size is a real number" '{"query": {"role": "self", "head_size": 64.0}}'
+answer invalid_type "query.allow_trtllm_default is null" '{"query": {"role": "self", "allow_trtllm_default": null}}'
+answer invalid_type "query.mode is a whole number" '{"query": {"role": "self", "mode": 1}}'
+printf '{"query": {"role": "self"}}\0\n' > "$scratch/zero.jsonl"
+want 0 '"error_kind":"syntax"' -- resolve --jsonl "$scratch/zero.jsonl"
+printf '{"id": 4, "query": {"role": "self"}}' > "$scratch/last.jsonl"
+want 0 '{"id":4,"ok":true' -- resolve --jsonl "$scratch/last.jsonl"
+
+# reading: the cap of a line, failures, and SIGINT while waiting
+{ printf '{"id": 5, "query": {"role": "self"}}\n'; head -c 16777217 /dev/zero | tr '\0' ' '; } > "$scratch/long.jsonl"
+want 4 '{"id":5,"ok":true' "line 2 has more than 16 MiB" -- resolve --jsonl "$scratch/long.jsonl"
+want 4 "reading stopped in line 1" -- resolve --jsonl "$scratch"
+if timeout --version > /dev/null 2>&1 && mkfifo "$scratch/fifo"; then
+    # Open for both, so that reading waits for a line.
+    timeout --preserve-status -s INT -k 20 1 "$attn" resolve <> "$scratch/fifo" > "$scratch/text" 2>&1
+    got=$?
+    [ $got -eq 130 ] || { echo "exit code $got instead of 130: attn resolve, interrupted"; failed=1; }
+fi
+
+# a refused module is told once, without -v, when its path was named
+: > "$scratch/refused.so"
+for arguments in "explain --role self" "list" "run --problem b1h1s1d8:f32 -n 1"; do
+    # The arguments are words.
+    want 0 "warning: module $scratch/refused.so cannot be loaded" -- $arguments --module-path "$scratch/refused.so"
+    ATTN_MODULE_PATH="$scratch/refused.so" "$attn" $arguments 2>&1 > /dev/null | grep -c warning > "$scratch/text"
+    [ "$(cat "$scratch/text")" = 1 ] || { echo "ATTN_MODULE_PATH: not one warning from attn $arguments"; failed=1; }
+done
+want 0 "refused" "$scratch/refused.so" -- info --module-path "$scratch/refused.so"
+grep -q warning "$scratch/text" && { echo "attn info warns of a module that it lists"; failed=1; }
+mkdir "$scratch/empty"
+want 0 "none found in $scratch/empty" -- info --module-path "$scratch/empty"
+odd="$scratch/empty/$(printf 'b\377').so"
+if : > "$odd"; then
+    want 0 'b\\xFF.so"' '"kind": "module_unloadable"' -- info --json --module-path "$scratch/empty"
+fi
+
+# options that exclude each other, and failures that come before any choice
+want 2 "--facts excludes --override" -- explain --facts preset:b200 --override FLASH_ATTN=cpu_flash
+want 2 "--facts excludes --platform" -- explain --facts preset:b200 --platform cpu
+for option in "--heads 2" "--kv-heads 1" "--head-size 64" "--value-head-size 64" "--dtype bf16"; do
+    want 2 "--problem excludes ${option%% *}" -- explain --problem b1h2s8d64:f32 $option
+done
+want 0 "causal" -- explain --problem b1h2s8d64:f32 --causal --role self
+want 2 "refused     " -- explain --heads 3 --kv-heads 2 --role self
+grep -qE "^(asked|candidates)" "$scratch/text" && { echo "explain tells of a choice that was not made"; failed=1; }
+
+# configuration files name the file and the reason
+want 4 "$scratch/none.json: cannot be read: No such file" -- explain -dac "@$scratch/none.json"
+printf '{"default":' > "$scratch/bad.json"
+want 2 "$scratch/bad.json: " "line 1, column" -- explain -dac "@$scratch/bad.json"
 exit $failed

@@ -59,24 +59,30 @@ expect 2 "?[31m" run --problem "$(printf 'b1\033[31m')"
 
 # A result that cannot be written is a failure.
 if [ -w /dev/full ]; then
-    for arguments in "--version" "--help" "check --help" "run --problem b1h1s1d1:f32 -n 1"; do
+    # The page and the JSON text are longer than a buffer: their write fails long before the end.
+    for arguments in "--version" "--help" "check --help" "docs commands" "info --json" "run --problem b1h1s1d1:f32 -n 1"; do
         # The arguments are words.
         "$attn" $arguments >/dev/full 2>"$work/stderr"
         [ $? -eq 4 ] || fail "attn $arguments >/dev/full: exit code is not 4"
-        on_stderr "could not be written"
+        on_stderr "could not be written: No space left on device"
     done
 fi
-{ "$attn" check --problem b1h1s1-64d8:f32 2>/dev/null; "$attn" run --help; echo $? >"$work/code"; } 2>/dev/null | head -c 0
+{ "$attn" check --problem b1h1s1-64d8:f32 2>/dev/null; "$attn" run --help; echo $? >"$work/code"; } 2>"$work/stderr" | head -c 0
 sleep 0.2
+[ -s "$work/stderr" ] && fail "a closed pipe is told of: $(cat "$work/stderr")"
+{ sleep 0.3; "$attn" info --json; echo $? >"$work/json"; } 2>"$work/stderr" | head -c 0
+sleep 0.6
+[ "$(cat "$work/json" 2>/dev/null)" = 4 ] || fail "a closed pipe does not give exit code 4 for JSON"
+[ -s "$work/stderr" ] && fail "a closed pipe is told of: $(cat "$work/stderr")"
 [ "$(cat "$work/code" 2>/dev/null)" = 4 ] || fail "a closed pipe does not give exit code 4"
 
 # SIGINT: 130, soon.
 if timeout --version >/dev/null 2>&1; then
-    timeout --preserve-status -s INT -k 60 1 "$attn" run --problem b1h8s20000d64:f32 -b TORCH_SDPA \
+    timeout --foreground --preserve-status -s INT -k 60 1 "$attn" run --problem b1h8s20000d64:f32 -b TORCH_SDPA \
         >"$work/stdout" 2>"$work/stderr"
     [ $? -eq 130 ] || fail "an interrupted run does not give exit code 130"
     on_stderr "cancelled"
-    timeout --preserve-status -s INT -k 60 1 "$attn" compare --problem b1h8s20000d64:f32 \
+    timeout --foreground --preserve-status -s INT -k 60 1 "$attn" compare --problem b1h8s20000d64:f32 \
         >"$work/stdout" 2>"$work/stderr"
     [ $? -eq 130 ] || fail "an interrupted comparison does not give exit code 130"
 fi

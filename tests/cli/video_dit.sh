@@ -73,13 +73,30 @@ says report '"backend": "TORCH_SDPA"' '"backend": "FLASH_ATTN"' '"error": null' 
     "per_role['self']" "per_role['cross']"
 [ ! -s stderr ] || bad "--quiet is not quiet: $(cat stderr)"
 "$dit" --help >report 2>&1 || bad "--help fails"
-says report "--diffusion-attention-backend" "examples:"
+says report "--diffusion-attention-backend" "-dac, --diffusion-attention-config" "examples:"
+"$dit" -h >brief 2>&1 || bad "-h fails"
+cmp -s brief report || bad "-h prints something else than --help"
+"$dit" $draw --json -dac '{"per_role": {"self": {"backend": "TORCH_SDPA"}}}' >report 2>&1 || bad "-dac: $(cat report)"
+says report '"backend": "TORCH_SDPA"'
 "$dit" --version >report 2>&1 || bad "--version fails"
 
 # ---- one sentence for each failure
 rm -f clip.gif
 expect 2 "no option --colour" --colour red
+expect 2 "no option -x here" -x --steps 2
+expect 2 "no option -dax here" --steps 2 -dax '{}'
+expect 2 "-dac needs a value" -dac
+expect 2 "libattn" $draw -dac '{"per_role": '
 expect 2 "'clip' is no option" clip
+expect 2 "--psnr-only says" --psnr-only
+for option in "--out a.gif" "--size 8x32x32" "--steps 2" "--seed 3" "--object cat:9,9,1,1,9" "--background ffffff" \
+    "--sheet a.png" "--video a.npy" "--scale 2" "--no-condition"; do
+    expect 2 "leave out ${option%% *}" --verify small $option
+done
+expect 2 "name the same file" $draw --out same --sheet same
+expect 2 "--out and --video name the same file" $draw --out same --video ./same
+: >there && ln there linked
+expect 2 "--sheet and --video name the same file" $draw --sheet there --video linked
 expect 2 "--steps needs a value" --steps
 expect 2 "multiples of 4" --size 8x30x32
 expect 2 "multiples of 4" --size 8x32
@@ -105,6 +122,10 @@ expect 4 "No space left" $draw --out /dev/full
 [ $? -eq 4 ] || bad "a file that may not grow: another exit code than 4: $(cat stderr)"
 says stderr "File too large" "full.gif"
 [ ! -e full.gif ] && [ -z "$(ls | grep '\.part$')" ] || bad "half a file is left: $(ls)"
+expect 4 "is no regular file" $draw --weights /dev/zero
+mkfifo pipe && expect 4 "is no regular file" $draw --weights pipe
+head -c 1000000 /dev/urandom >random.safetensors
+expect 4 "the header should take" $draw --weights random.safetensors
 head -c 1000 "$model/emoji-dit.safetensors" >cut.safetensors
 expect 4 "cut off" $draw --weights cut.safetensors
 head -c 100000 "$model/emoji-dit.safetensors" >cut.safetensors
