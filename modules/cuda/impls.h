@@ -5,5 +5,6 @@
 #include "device.h"
 
 extern const attn_impl attn_cuda_reference;
+extern const attn_impl attn_cuda_flash;
 
 #endif
