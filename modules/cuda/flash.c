@@ -37,14 +37,14 @@ static int general(const attn_problem *p)
     return (p->features & masks) || p->softcap > 0 || p->scale <= 0;
 }
 
-/* The first instance that fits; -1: none. */
-static int32_t tile_for(const attn_problem *p)
+/* The first instance that fits and needs no more shared memory than the device has; -1: none. */
+static int32_t tile_for(const attn_problem *p, int32_t bytes)
 {
     int64_t size = p->head_dim > p->value_head_dim ? p->head_dim : p->value_head_dim;
     const attn_cuda_tile *t;
     for (int32_t i = 0; (t = attn_cuda_flash_tile(i)); i++) {
         int fits = t->exact ? p->head_dim == t->size && p->value_head_dim == t->size : size <= t->size;
-        if (fits && t->general >= general(p)) return i;
+        if (fits && t->general >= general(p) && t->bytes <= bytes) return i;
     }
     return -1;
 }
@@ -52,9 +52,11 @@ static int32_t tile_for(const attn_problem *p)
 static attn_status plan(const attn_host *host, const attn_problem *p, void **state, attn_workspace *workspace,
                         attn_error *error)
 {
-    int before;
-    int32_t index = tile_for(p);
+    int before, bytes = 0;
     (void)host;
+    cudaError_t code = cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, p->device_id);
+    if (code) return attn_cuda_fail(code, who, "asking for the size of shared memory", error);
+    int32_t index = tile_for(p, bytes);
     workspace->shared_bytes = workspace->thread_bytes = 0;
     *state = (void *)(uintptr_t)attn_cuda_flash_tile(index < 0 ? 0 : index);
     if (index < 0)
@@ -63,7 +65,7 @@ static attn_status plan(const attn_host *host, const attn_problem *p, void **sta
                          (long long)p->value_head_dim);
     attn_status status = attn_cuda_enter(p->device_id, who, &before, error);
     if (status) return status;
-    cudaError_t code = attn_cuda_flash_prepare(index, p->dtype);
+    code = attn_cuda_flash_prepare(index, p->dtype);
     if (code) status = attn_cuda_fail(code, who, "asking for shared memory", error);
     attn_cuda_leave(before);
     return status;

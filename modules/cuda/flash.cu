@@ -14,21 +14,31 @@ namespace
 template <int D, int MF, int WARPS, int BN> struct layout {
     /* Rows are 16 bytes longer than they need to be: with an odd number of such pieces eight rows that are
      * read together lie in different banks. */
-    static constexpr int ROWS = WARPS * MF * 16, THREADS = WARPS * 32, PITCH = D + 8, CHUNKS = D / 8;
+    static constexpr int ROWS = WARPS * MF * 16, THREADS = WARPS * 32, PITCH = D + 8, CHUNKS = D / 8,
+                         LANES = CHUNKS <= 8    ? 8
+                                 : CHUNKS <= 16 ? 16
+                                                : 32;
     static constexpr int Q = 0, K = Q + ROWS * PITCH * 2, V = K + BN * PITCH * 2, LOW = V + BN * PITCH * 2,
                          HIGH = LOW + ROWS * 4, BITS = HIGH + ROWS * 4, BYTES = BITS + ROWS * 8;
 };
 
-/* Copies `rows` rows of N from global memory; what lies outside becomes zero, as does what `kept` denies. */
+/* Copies N rows from global memory; what lies outside `rows` and `channels` becomes zero. Each thread keeps
+ * to one piece of 16 bytes of every few rows, so that addresses are sums. */
 template <int N, typename L, typename T>
 __device__ __forceinline__ void load_rows(uint32_t to, const T *from, int64_t stride, int64_t rows,
-                                          int64_t channels)
+                                          int channels)
 {
-    for (int at = threadIdx.x; at < N * L::CHUNKS; at += L::THREADS) {
-        int row = at / L::CHUNKS, chunk = at % L::CHUNKS;
-        bool inside = row < rows && chunk * 8 < channels;
-        flash_copy(to + (row * L::PITCH + chunk * 8) * 2, inside ? from + row * stride + chunk * 8 : from,
-                   inside);
+    constexpr int STEP = L::THREADS / L::LANES;
+    const int row = threadIdx.x / L::LANES, chunk = threadIdx.x % L::LANES;
+    const int present = chunk * 8 < channels ? (int)(rows < N ? rows : N) : 0;
+    const T *at = from + row * stride + chunk * 8;
+    to += (row * L::PITCH + chunk * 8) * 2;
+    if (L::LANES != L::CHUNKS && chunk >= L::CHUNKS) return;
+#pragma unroll
+    for (int i = 0; i < N / STEP; i++) {
+        const bool inside = row + i * STEP < present;
+        flash_copy(to + i * STEP * L::PITCH * 2, inside ? at : from, inside);
+        at += STEP * stride;
     }
 }
 
@@ -223,6 +233,7 @@ __device__ void run_block(const attn_cuda_call &c, const rows_block &k, char *sh
                 }
             }
         }
+        flash_wait<0>();
         __syncthreads();
         if (first + BN < end)
             load_rows<BN, L>(k_at, keys + (first + BN) * p.k_stride[1], p.k_stride[1], k.kv_len - first - BN,
@@ -289,8 +300,6 @@ __device__ void run_block(const attn_cuda_call &c, const rows_block &k, char *sh
 #pragma unroll
                 for (int n = 0; n < DT; n++) out[m][n][r * 2] *= shrink, out[m][n][r * 2 + 1] *= shrink;
             }
-        flash_wait<1>();
-        __syncthreads();
         if (tested) {
             int found = 0;
             for (int at = threadIdx.x; at < BN * L::CHUNKS; at += L::THREADS) {
@@ -383,7 +392,8 @@ __device__ void run_block(const attn_cuda_call &c, const rows_block &k, char *sh
 }
 
 template <typename T, int D, bool EXACT, bool GENERAL, int MF, int WARPS, int BN>
-__global__ void __launch_bounds__(WARPS * 32, 2) attend(const __grid_constant__ attn_cuda_call c)
+__global__ void __launch_bounds__(WARPS * 32, WARPS > 4 ? 1 : 2)
+    attend(const __grid_constant__ attn_cuda_call c)
 {
     extern __shared__ __align__(16) char shared[];
     using L = layout<D, MF, WARPS, BN>;
@@ -398,7 +408,13 @@ __global__ void __launch_bounds__(WARPS * 32, 2) attend(const __grid_constant__ 
 
 const attn_cuda_tile tiles[] = {
 #define X(size, exact, general, fragments, warps, keys)                                                      \
-    {size, exact, general, warps * fragments * 16, keys, warps * 32},
+    {size,                                                                                                   \
+     exact,                                                                                                  \
+     general,                                                                                                \
+     warps * fragments * 16,                                                                                 \
+     keys,                                                                                                   \
+     warps * 32,                                                                                             \
+     layout<size, fragments, warps, keys>::BYTES},
 #include "tiles.def"
 #undef X
 };
@@ -416,12 +432,6 @@ const void *const bfloat_kernels[] = {
 #include "tiles.def"
 #undef X
 };
-const int bytes[] = {
-#define X(size, exact, general, fragments, warps, keys) layout<size, fragments, warps, keys>::BYTES,
-#include "tiles.def"
-#undef X
-};
-
 const void *kernel_of(int32_t index, attn_dtype dtype)
 {
     return dtype == ATTN_F16 ? half_kernels[index] : bfloat_kernels[index];
@@ -437,7 +447,7 @@ const attn_cuda_tile *attn_cuda_flash_tile(int32_t index)
 cudaError_t attn_cuda_flash_prepare(int32_t index, attn_dtype dtype)
 {
     return cudaFuncSetAttribute(kernel_of(index, dtype), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                bytes[index]);
+                                tiles[index].bytes);
 }
 
 cudaError_t attn_cuda_flash_launch(int32_t index, const attn_cuda_call *c, cudaStream_t stream)
@@ -445,5 +455,6 @@ cudaError_t attn_cuda_flash_launch(int32_t index, const attn_cuda_call *c, cudaS
     int64_t work = rows_slots(*c, tiles[index].rows) * c->p.heads;
     void *parameters[] = {(void *)c};
     return cudaLaunchKernel(kernel_of(index, c->p.dtype), dim3(work > INT32_MAX ? INT32_MAX : (unsigned)work),
-                            dim3((unsigned)tiles[index].threads), parameters, (size_t)bytes[index], stream);
+                            dim3((unsigned)tiles[index].threads), parameters, (size_t)tiles[index].bytes,
+                            stream);
 }

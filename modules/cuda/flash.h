@@ -9,7 +9,7 @@ extern "C" {
 #endif
 
 typedef struct attn_cuda_tile {
-    int32_t size, exact, general, rows, keys, threads;
+    int32_t size, exact, general, rows, keys, threads, bytes; /* bytes: of shared memory */
 } attn_cuda_tile;
 
 /* NULL past the end. */
