@@ -1,0 +1,25 @@
+/* flash.h: the flash kernel's instances, as the host sees them. */
+#ifndef ATTN_CUDA_FLASH_H
+#define ATTN_CUDA_FLASH_H
+
+#include "device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct attn_cuda_tile {
+    int32_t size, exact, general, rows, keys, threads, bytes; /* bytes: of shared memory */
+} attn_cuda_tile;
+
+/* NULL past the end. */
+const attn_cuda_tile *attn_cuda_flash_tile(int32_t index);
+/* Lets the instance use its shared memory on the current device. */
+cudaError_t attn_cuda_flash_prepare(int32_t index, attn_dtype dtype);
+cudaError_t attn_cuda_flash_launch(int32_t index, const attn_cuda_call *call, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,10 @@
+/* impls.h: the implementations of this module. */
+#ifndef ATTN_CUDA_IMPLS_H
+#define ATTN_CUDA_IMPLS_H
+
+#include "device.h"
+
+extern const attn_impl attn_cuda_reference;
+extern const attn_impl attn_cuda_flash;
+
+#endif
