@@ -43,7 +43,8 @@ static int32_t tile_for(const attn_problem *p, int32_t bytes)
     int64_t size = p->head_dim > p->value_head_dim ? p->head_dim : p->value_head_dim;
     const attn_cuda_tile *t;
     for (int32_t i = 0; (t = attn_cuda_flash_tile(i)); i++) {
-        int fits = t->exact ? p->head_dim == t->size && p->value_head_dim == t->size : size <= t->size;
+        int whole = p->head_dim == t->size && p->value_head_dim == t->size;
+        int fits = t->exact == 2 ? whole : size <= t->size && (!t->exact || size > t->size - 16);
         if (fits && t->general >= general(p) && t->bytes <= bytes) return i;
     }
     return -1;

@@ -12,6 +12,10 @@ typedef struct attn_cuda_tile {
     int32_t size, exact, general, rows, keys, threads, bytes; /* bytes: of shared memory */
 } attn_cuda_tile;
 
+/* The kernel of instance `index` for one element type. */
+const void *attn_cuda_flash_f16(int32_t index);
+const void *attn_cuda_flash_bf16(int32_t index);
+
 /* NULL past the end. */
 const attn_cuda_tile *attn_cuda_flash_tile(int32_t index);
 /* Lets the instance use its shared memory on the current device. */

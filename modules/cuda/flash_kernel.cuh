@@ -1,10 +1,14 @@
-/* flash.cu: attention on tensor cores through mma.sync and cp.async, for f16 and bf16 on sm_80 and later.
+/* flash_kernel.cuh: attention on tensor cores through mma.sync and cp.async, for f16 and bf16 on sm_80 and
+ * later.
  *
  * A block of warps holds the queries of one head; each warp owns MF * 16 rows. K and V pass through one
  * buffer each: V of a tile arrives while its scores are computed, K of the next tile while this one's values
  * are added. Scores, weights, their sums and the output stay in registers; weights are rounded to the type of
  * V for their product, their sum is not. A tile that every row sees whole is not tested; in the others a bit
  * a score says whether it counts. Tiles in which no bit is set are skipped. */
+#ifndef ATTN_CUDA_FLASH_KERNEL_CUH
+#define ATTN_CUDA_FLASH_KERNEL_CUH
+
 #include "flash.cuh"
 #include "flash.h"
 
@@ -124,14 +128,14 @@ __device__ __noinline__ uint32_t kept_bits(const attn_cuda_call &c, const rows_b
     return bits;
 }
 
-template <typename T, int D, bool EXACT, bool GENERAL, int MF, int WARPS, int BN>
+template <typename T, int D, int EXACT, bool GENERAL, int MF, int WARPS, int BN>
 __device__ void run_block(const attn_cuda_call &c, const rows_block &k, char *shared)
 {
     using L = layout<D, MF, WARPS, BN>;
     constexpr int NT = BN / 8, DT = D / 8;
     const attn_problem &p = c.p;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int head_dim = EXACT ? D : (int)p.head_dim, value_dim = EXACT ? D : (int)p.value_head_dim;
+    const int head_dim = EXACT == 2 ? D : (int)p.head_dim, value_dim = EXACT == 2 ? D : (int)p.value_head_dim;
     const int64_t batch = c.cu_q.data ? 0 : k.b;
     const T *q =
         (const T *)c.q + batch * p.q_stride[0] + (k.q0 + k.first) * p.q_stride[1] + k.h * p.q_stride[2];
@@ -391,7 +395,7 @@ __device__ void run_block(const attn_cuda_call &c, const rows_block &k, char *sh
         }
 }
 
-template <typename T, int D, bool EXACT, bool GENERAL, int MF, int WARPS, int BN>
+template <typename T, int D, int EXACT, bool GENERAL, int MF, int WARPS, int BN>
 __global__ void __launch_bounds__(WARPS * 32, WARPS > 4 ? 1 : 2)
     attend(const __grid_constant__ attn_cuda_call c)
 {
@@ -406,55 +410,18 @@ __global__ void __launch_bounds__(WARPS * 32, WARPS > 4 ? 1 : 2)
     }
 }
 
-const attn_cuda_tile tiles[] = {
-#define X(size, exact, general, fragments, warps, keys)                                                      \
-    {size,                                                                                                   \
-     exact,                                                                                                  \
-     general,                                                                                                \
-     warps * fragments * 16,                                                                                 \
-     keys,                                                                                                   \
-     warps * 32,                                                                                             \
-     layout<size, fragments, warps, keys>::BYTES},
-#include "tiles.def"
-#undef X
-};
-enum { TILES = sizeof tiles / sizeof *tiles };
-
-const void *const half_kernels[] = {
-#define X(size, exact, general, fragments, warps, keys)                                                      \
-    (const void *)attend<__half, size, exact != 0, general != 0, fragments, warps, keys>,
-#include "tiles.def"
-#undef X
-};
-const void *const bfloat_kernels[] = {
-#define X(size, exact, general, fragments, warps, keys)                                                      \
-    (const void *)attend<__nv_bfloat16, size, exact != 0, general != 0, fragments, warps, keys>,
-#include "tiles.def"
-#undef X
-};
-const void *kernel_of(int32_t index, attn_dtype dtype)
+/* The instances of one element type, in the order of tiles.def. */
+template <typename T> const void *flash_instance(int32_t index)
 {
-    return dtype == ATTN_F16 ? half_kernels[index] : bfloat_kernels[index];
+    const void *const kernels[] = {
+#define X(size, exact, general, fragments, warps, keys)                                                      \
+    (const void *)attend<T, size, exact, general != 0, fragments, warps, keys>,
+#include "tiles.def"
+#undef X
+    };
+    return kernels[index];
 }
 
 } // namespace
 
-const attn_cuda_tile *attn_cuda_flash_tile(int32_t index)
-{
-    return index < TILES ? &tiles[index] : nullptr;
-}
-
-cudaError_t attn_cuda_flash_prepare(int32_t index, attn_dtype dtype)
-{
-    return cudaFuncSetAttribute(kernel_of(index, dtype), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                tiles[index].bytes);
-}
-
-cudaError_t attn_cuda_flash_launch(int32_t index, const attn_cuda_call *c, cudaStream_t stream)
-{
-    int64_t work = rows_slots(*c, tiles[index].rows) * c->p.heads;
-    void *parameters[] = {(void *)c};
-    return cudaLaunchKernel(kernel_of(index, c->p.dtype), dim3(work > INT32_MAX ? INT32_MAX : (unsigned)work),
-                            dim3((unsigned)tiles[index].threads), parameters, (size_t)tiles[index].bytes,
-                            stream);
-}
+#endif
