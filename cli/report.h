@@ -4,6 +4,7 @@
 
 #include <attn/attn.h>
 #include <jansson.h>
+#include <pthread.h>
 #include <stdio.h>
 
 /* ---- errors ------------------------------------------------------------------------------------ */
@@ -38,6 +39,19 @@ void report_progress_begin(struct report_progress *progress, const char *what, i
 void report_progress_step(struct report_progress *progress, int64_t done, const char *item);
 /* Clears the line. Call before printing something else as well; the next step draws it again. */
 void report_progress_clear(struct report_progress *progress);
+
+/* The same for one long call: "WHAT 12 s" every second on a terminal, otherwise every ten, from a thread that
+ * takes no signals. Without a thread to be had it stays silent. End it before printing anything else. */
+struct report_pulse {
+    const char *what; /* "run: attention" */
+    double start;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    int running, ended, shown; /* the last two under lock */
+};
+void report_pulse_begin(struct report_pulse *pulse, const char *what);
+void report_pulse_end(struct report_pulse *pulse);
 
 /* ---- tables ------------------------------------------------------------------------------------ */
 

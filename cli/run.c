@@ -227,7 +227,10 @@ static int run_call(const struct values *values, struct call *call)
     memset(&result, 0, sizeof result);
     attn_status status = add_outputs(values, call, &error);
     if (!status) status = context_open(&values->context, &reasons, &context, &error);
+    struct report_pulse pulse;
+    report_pulse_begin(&pulse, "run: computing");
     if (!status) status = execute(values, context, call, &layer, &result, &error);
+    report_pulse_end(&pulse);
     if (status)
         code = refuse(values, call, &reasons, &error);
     else if (values->json)
@@ -249,7 +252,11 @@ static int run(int argc, char **argv)
     call_defaults(&values.call);
     int code = options_parse(&command_run, argc, argv, &values, NULL);
     if (code != OPTIONS_GO_ON) return code;
-    if (make_call(&values, &call, &error)) return report_failure_json(&error, values.json);
+    struct report_pulse pulse;
+    report_pulse_begin(&pulse, "run: preparing the tensors");
+    attn_status status = make_call(&values, &call, &error);
+    report_pulse_end(&pulse);
+    if (status) return report_failure_json(&error, values.json);
     code = run_call(&values, &call);
     call_free(&call);
     return code;
