@@ -11,28 +11,20 @@
 #include "kernels/half.h"
 #include "kernels/kernels.h"
 #include "kernels/vec_avx512.h"
+#include "kernels/vec_math.h"
 
-#define CHUNK         12 /* 12 x 2 sums, 2 vectors of B and a broadcast leave a few of 32 registers free */
-#define LANES         16
-#define PANEL         32
-#define AHEAD         16 /* rows of K and V that are fetched before they are packed */
-#define CASES(X)      X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
+#define CHUNK    12 /* 12 x 2 sums, 2 vectors of B and a broadcast leave a few of 32 registers free */
+#define LANES    16
+#define PANEL    32
+#define AHEAD    16 /* rows of K and V that are fetched before they are packed */
+#define CASES(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
 
-ALWAYS_INLINE vec dot(vec sum, __m512i a, __m512i b)
-{
-    return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
-}
-
-ALWAYS_INLINE __m512i pair_at(const uint32_t *p)
-{
-    return _mm512_set1_epi32((int32_t)*p);
-}
+/* A pair of bf16. */
+typedef uint32_t word;
+typedef __m512i wvec;
+#define w_load(p)      _mm512_load_si512(p)
+#define w_set1(x)      _mm512_set1_epi32((int32_t)(x))
+#define w_dot(a, b, c) _mm512_dpbf16_ps(c, (__m512bh)(a), (__m512bh)(b))
 
 /* ---- packing ------------------------------------------------------------------------------------ */
 
@@ -173,82 +165,11 @@ static int pack_values(void *dst, const void *src, int32_t type, int64_t row_str
 
 /* ---- products ----------------------------------------------------------------------------------- */
 
-/* `rows` rows of scores against the first `vecs` vectors of a panel of keys, with all sums in registers. */
-ALWAYS_INLINE void scores_tile(const int rows, const int vecs, float *s, const uint32_t *q, const uint32_t *k,
-                               int64_t valid, int64_t words, float *best)
-{
-    vec sum[CHUNK][2];
-    UNROLL for (int r = 0; r < rows; r++) sum[r][0] = sum[r][1] = v_zero();
-    for (int64_t i = 0; i < words; i++) {
-        __m512i k0 = _mm512_load_si512(k + i * PANEL), k1 = k0;
-        if (vecs == 2) k1 = _mm512_load_si512(k + i * PANEL + LANES);
-        UNROLL for (int r = 0; r < rows; r++)
-        {
-            __m512i a = pair_at(q + i * CHUNK + r);
-            sum[r][0] = dot(sum[r][0], a, k0);
-            if (vecs == 2) sum[r][1] = dot(sum[r][1], a, k1);
-        }
-    }
-    UNROLL for (int r = 0; r < rows; r++)
-    {
-        vec x = sum[r][0], y = sum[r][1], top = v_load(best + r * ATTN_LANES_MAX);
-        if (valid < LANES) x = v_range(x, 0, 0, valid);
-        if (vecs == 2 && valid < PANEL) y = v_range(y, LANES, 0, valid);
-        v_store(s + r * ATTN_SCORE_LD, x);
-        if (vecs == 2) v_store(s + r * ATTN_SCORE_LD + LANES, y);
-        v_store(best + r * ATTN_LANES_MAX, v_max(top, vecs == 2 ? v_max(x, y) : x));
-    }
-}
+#include "kernels/flash_products.h"
 
 static void scores(float *s, const void *q, const void *k, int32_t rows, int64_t keys, int64_t d, float *best)
 {
-    int64_t words = words_of(d);
-    int32_t chunks = attn_chunks(rows, CHUNK);
-    for (int32_t r = 0; r < rows; r++) v_store(best + r * ATTN_LANES_MAX, v_set1(-INFINITY));
-    for (int64_t j = 0; j < keys; j += PANEL) {
-        const uint32_t *panel = (const uint32_t *)k + j * words;
-        for (int32_t c = 0; c < chunks; c++) {
-            int32_t first = attn_chunk_start(rows, chunks, c);
-            float *tile = s + first * ATTN_SCORE_LD + j, *top = best + first * ATTN_LANES_MAX;
-            const uint32_t *chunk = (const uint32_t *)q + (int64_t)c * CHUNK * words;
-            switch (attn_chunk_start(rows, chunks, c + 1) - first) {
-#define X(n)                                                                                                 \
-    case n:                                                                                                  \
-        if (keys - j > LANES)                                                                                \
-            scores_tile(n, 2, tile, chunk, panel, keys - j, words, top);                                     \
-        else                                                                                                 \
-            scores_tile(n, 1, tile, chunk, panel, keys - j, words, top);                                     \
-        break;
-                CASES(X)
-#undef X
-            }
-        }
-    }
-}
-
-/* `rows` rows of output in one panel of `vecs` vectors of columns, over `pairs` pairs of keys. */
-ALWAYS_INLINE void values_tile(const int rows, const int vecs, float *o, int64_t ld, const uint32_t *p,
-                               const uint32_t *v, int64_t pairs, const float *alpha)
-{
-    vec sum[CHUNK][2];
-    UNROLL for (int r = 0; r < rows; r++) sum[r][0] = sum[r][1] = v_zero();
-    for (int64_t j = 0; j < pairs; j++) {
-        __m512i v0 = _mm512_load_si512(v + j * vecs * LANES), v1 = v0;
-        if (vecs == 2) v1 = _mm512_load_si512(v + j * vecs * LANES + LANES);
-        UNROLL for (int r = 0; r < rows; r++)
-        {
-            __m512i a = pair_at(p + r * ATTN_SCORE_LD + j);
-            sum[r][0] = dot(sum[r][0], a, v0);
-            if (vecs == 2) sum[r][1] = dot(sum[r][1], a, v1);
-        }
-    }
-    UNROLL for (int r = 0; r < rows; r++)
-    {
-        float *out = o + r * ld;
-        vec by = v_set1(alpha[r]);
-        v_store(out, v_fma(v_load(out), by, sum[r][0]));
-        if (vecs == 2) v_store(out + LANES, v_fma(v_load(out + LANES), by, sum[r][1]));
-    }
+    scores_of_words(s, q, k, rows, keys, words_of(d), best);
 }
 
 /* One key that shares its pair with a key outside the range: that one's weight and value must not enter. */
@@ -263,7 +184,7 @@ static void add_half(float *o, const uint32_t *p, const uint32_t *v, int64_t pai
         __m512i one = _mm512_and_si512(_mm512_load_si512(from), _mm512_set1_epi32((int32_t)half));
         for (int32_t r = 0; r < rows; r++) {
             uint32_t weight = p[r * ATTN_SCORE_LD + key / 2] & half;
-            vec sum = dot(v_zero(), pair_at(&weight), one);
+            vec sum = w_dot(w_set1(weight), one, v_zero());
             v_store(o + r * padded + i, v_add(v_load(o + r * padded + i), sum));
         }
     }
@@ -272,24 +193,10 @@ static void add_half(float *o, const uint32_t *p, const uint32_t *v, int64_t pai
 static void values(float *o, const float *p, const void *v, int64_t block, int64_t skip, int64_t first,
                    int64_t keys, int32_t rows, int64_t dv, const float *alpha)
 {
-    int64_t padded = attn_round_up(dv, LANES), pairs = words_of(block), end = first + keys;
+    int64_t pairs = words_of(block), end = first + keys;
     int64_t start = words_of(first), whole = end / 2 > start ? end / 2 - start : 0;
     const uint32_t *weights = (const uint32_t *)(const void *)p;
-    for (int64_t i = 0; i < padded; i += PANEL) {
-        int two = padded - i >= PANEL;
-        const uint32_t *panel = (const uint32_t *)v + i * pairs + (skip / 2 + start) * (two ? PANEL : LANES);
-        switch (rows) {
-#define X(n)                                                                                                 \
-    case n:                                                                                                  \
-        if (two)                                                                                             \
-            values_tile(n, 2, o + i, padded, weights + start, panel, whole, alpha);                          \
-        else                                                                                                 \
-            values_tile(n, 1, o + i, padded, weights + start, panel, whole, alpha);                          \
-        break;
-            CASES(X)
-#undef X
-        }
-    }
+    values_of_words(o, weights + start, v, pairs, skip / 2 + start, whole, rows, dv, alpha);
     if (first % 2) add_half(o, weights, v, pairs, skip, first, rows, dv);
     if (end % 2 && end - 1 >= first + first % 2) add_half(o, weights, v, pairs, skip, end - 1, rows, dv);
 }
@@ -309,19 +216,6 @@ ALWAYS_INLINE vec exp2_rough(vec x)
     p = v_fma(p, f, v_set1(0.693121814737f));
     p = v_fma(p, f, v_set1(1.0f));
     return _mm512_scalef_ps(p, n);
-}
-
-/* The same at degree 5, for what multiplies sums. */
-ALWAYS_INLINE vec exp2_exact(vec x)
-{
-    vec n = v_round(x), f = v_sub(x, n);
-    vec p = v_set1(0.00132764721678f);
-    p = v_fma(p, f, v_set1(0.00967554133102f));
-    p = v_fma(p, f, v_set1(0.0555071327288f));
-    p = v_fma(p, f, v_set1(0.24022119724f));
-    p = v_fma(p, f, v_set1(0.693146967065f));
-    p = v_fma(p, f, v_set1(1.0f));
-    return v_ldexp(p, n, x);
 }
 
 /* 32 scores become 32 weights. The sum is taken before they are rounded. */
@@ -366,7 +260,7 @@ static void softmax(float *s, int32_t rows, int64_t keys, float factor, float un
         vec none = v_set1(-INFINITY), before = _mm512_maskz_loadu_ps(some, m + first);
         vec top = v_max(v_mul(v_loadu(tops), v_set1(factor)), before);
         vec base = v_pick_equal(top, none, v_zero(), top);
-        vec decay = exp2_exact(v_mul(v_sub(before, base), v_set1(unit)));
+        vec decay = v_exp2(v_mul(v_sub(before, base), v_set1(unit)));
         v_storeu(tops, base);
         for (int32_t r = 0; r < count; r++) {
             float *row = s + r * ATTN_SCORE_LD;

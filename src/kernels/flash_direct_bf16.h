@@ -43,7 +43,7 @@ ALWAYS_INLINE vec direct_sums(const int rows, const uint16_t *q, const uint16_t 
         {
             __m512i x = whole ? _mm512_loadu_si512(row[n] + i) : columns(row[n], 1, i, d);
             UNROLL for (int r = 0; r < rows; r++) sum[r * group + n] =
-                dot(sum[r * group + n], _mm512_load_si512(q + r * width + i), x);
+                w_dot(w_load(q + r * width + i), x, sum[r * group + n]);
         }
     }
     return v_sums(sum);
@@ -117,8 +117,8 @@ ALWAYS_INLINE void add_pair(const int rows, const int halves, vec sum[4][4], con
         UNROLL for (int r = 0; r < rows; r++)
         {
             __m512i w = _mm512_set1_epi32((int32_t)(p[r * ATTN_SCORE_LD] & weights));
-            sum[r][2 * n] = dot(sum[r][2 * n], w, low);
-            sum[r][2 * n + 1] = dot(sum[r][2 * n + 1], w, high);
+            sum[r][2 * n] = w_dot(w, low, sum[r][2 * n]);
+            sum[r][2 * n + 1] = w_dot(w, high, sum[r][2 * n + 1]);
         }
     }
 }

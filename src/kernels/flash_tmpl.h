@@ -6,63 +6,10 @@
 
 #include "kernels/half.h"
 #include "kernels/kernels.h"
+#include "kernels/vec_math.h"
 
-#define PANEL         (2 * LANES)
-#define AHEAD         16 /* rows of K and V that are fetched before they are packed */
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-/* Register tiles are loops over constants that must vanish. */
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-
-/* ---- functions of a vector ---------------------------------------------------------------------- */
-
-/* 2^x for x <= 0: x = n + f with f in [-1/2, 1/2], and a polynomial for 2^f. Below 2^-126 the result is 0;
- * NaN stays NaN. The coefficients come from a Remez exchange for the relative error at degree 5 (7.5e-8),
- * after which the constant term is set to 1 (1.6e-7), so that the largest score has the weight 1 exactly. */
-ALWAYS_INLINE vec v_exp2(vec x)
-{
-    vec n = v_round(x), f = v_sub(x, n);
-    vec p = v_set1(0.00132764721678f);
-    p = v_fma(p, f, v_set1(0.00967554133102f));
-    p = v_fma(p, f, v_set1(0.0555071327288f));
-    p = v_fma(p, f, v_set1(0.24022119724f));
-    p = v_fma(p, f, v_set1(0.693146967065f));
-    p = v_fma(p, f, v_set1(1.0f));
-    return v_ldexp(p, n, x);
-}
-
-/* The same at degree 6 (2.6e-9), for a result that is not a weight but part of a score. */
-ALWAYS_INLINE vec v_exp2_fine(vec x)
-{
-    vec n = v_round(x), f = v_sub(x, n);
-    vec p = v_set1(0.000155946781613f);
-    p = v_fma(p, f, v_set1(0.00134066439024f));
-    p = v_fma(p, f, v_set1(0.00961769297299f));
-    p = v_fma(p, f, v_set1(0.0555031055101f));
-    p = v_fma(p, f, v_set1(0.240226527829f));
-    p = v_fma(p, f, v_set1(0.693147214968f));
-    p = v_fma(p, f, v_set1(1.0f));
-    return v_ldexp(p, n, x);
-}
-
-/* Near zero x + x^3 P(x^2), P from a Remez exchange on |x| <= 5/8 (relative error 4.4e-9); further out
- * (1 - e) / (1 + e) with e = exp(-2 |x|), which would cancel near zero. */
-ALWAYS_INLINE vec v_tanh(vec x)
-{
-    vec a = v_abs(x), u = v_mul(x, x);
-    vec p = v_set1(-0.00570498690798f);
-    p = v_fma(p, u, v_set1(0.020639087127f));
-    p = v_fma(p, u, v_set1(-0.0537397150319f));
-    p = v_fma(p, u, v_set1(0.133314421972f));
-    p = v_fma(p, u, v_set1(-0.33333281942f));
-    vec near = v_fma(v_mul(p, u), x, x);
-    vec e = v_exp2_fine(v_mul(a, v_set1(-2.88539008178f)));
-    vec far = v_div(v_sub(v_set1(1.0f), e), v_add(v_set1(1.0f), e));
-    return v_pick_less(a, v_set1(0.625f), near, v_copysign(far, x));
-}
+#define PANEL (2 * LANES)
+#define AHEAD 16 /* rows of K and V that are fetched before they are packed */
 
 /* ---- conversion --------------------------------------------------------------------------------- */
 
@@ -224,104 +171,22 @@ static int pack_values(void *dst, const void *src, int32_t type, int64_t row_str
 
 /* ---- products ----------------------------------------------------------------------------------- */
 
-/* `rows` rows of scores against the first `vecs` vectors of a panel of keys, with all sums in registers. */
-ALWAYS_INLINE void scores_tile(const int rows, const int vecs, float *s, const float *q, const float *k,
-                               int64_t valid, int64_t d, float *best)
-{
-    vec sum[CHUNK][2];
-    UNROLL for (int r = 0; r < rows; r++) sum[r][0] = sum[r][1] = v_zero();
-    for (int64_t i = 0; i < d; i++) {
-        vec k0 = v_load(k + i * PANEL), k1 = vecs == 2 ? v_load(k + i * PANEL + LANES) : v_zero();
-        UNROLL for (int r = 0; r < rows; r++)
-        {
-            vec a = v_set1(q[i * CHUNK + r]);
-            sum[r][0] = v_fma(a, k0, sum[r][0]);
-            if (vecs == 2) sum[r][1] = v_fma(a, k1, sum[r][1]);
-        }
-    }
-    UNROLL for (int r = 0; r < rows; r++)
-    {
-        vec x = sum[r][0], y = sum[r][1], top = v_load(best + r * ATTN_LANES_MAX);
-        if (valid < LANES) x = v_range(x, 0, 0, valid);
-        if (vecs == 2 && valid < PANEL) y = v_range(y, LANES, 0, valid);
-        v_store(s + r * ATTN_SCORE_LD, x);
-        if (vecs == 2) v_store(s + r * ATTN_SCORE_LD + LANES, y);
-        v_store(best + r * ATTN_LANES_MAX, v_max(top, vecs == 2 ? v_max(x, y) : x));
-    }
-}
+typedef float word;
+typedef vec wvec;
+#define w_load(p)      v_load(p)
+#define w_set1(x)      v_set1(x)
+#define w_dot(a, b, c) v_fma(a, b, c)
+#include "kernels/flash_products.h"
 
 static void scores(float *s, const void *q, const void *k, int32_t rows, int64_t keys, int64_t d, float *best)
 {
-    int32_t chunks = attn_chunks(rows, CHUNK);
-    for (int32_t r = 0; r < rows; r++) v_store(best + r * ATTN_LANES_MAX, v_set1(-INFINITY));
-    for (int64_t j = 0; j < keys; j += PANEL) {
-        const float *panel = (const float *)k + j * d;
-        for (int32_t c = 0; c < chunks; c++) {
-            int32_t first = attn_chunk_start(rows, chunks, c);
-            float *tile = s + first * ATTN_SCORE_LD + j, *top = best + first * ATTN_LANES_MAX;
-            const float *chunk = (const float *)q + (int64_t)c * CHUNK * d;
-            switch (attn_chunk_start(rows, chunks, c + 1) - first) {
-#define X(n)                                                                                                 \
-    case n:                                                                                                  \
-        if (keys - j > LANES)                                                                                \
-            scores_tile(n, 2, tile, chunk, panel, keys - j, d, top);                                         \
-        else                                                                                                 \
-            scores_tile(n, 1, tile, chunk, panel, keys - j, d, top);                                         \
-        break;
-                CASES(X)
-#undef X
-            }
-        }
-    }
-}
-
-/* `rows` rows of output in one panel of `vecs` vectors of columns. The tile starts from zero and the old
- * output joins at the end: the sums stay short, which keeps long sequences exact. */
-ALWAYS_INLINE void values_tile(const int rows, const int vecs, float *o, int64_t ld, const float *p,
-                               const float *v, int64_t keys, const float *alpha)
-{
-    vec sum[CHUNK][2];
-    UNROLL for (int r = 0; r < rows; r++) sum[r][0] = sum[r][1] = v_zero();
-    for (int64_t j = 0; j < keys; j++) {
-        vec v0 = v_load(v + j * vecs * LANES),
-            v1 = vecs == 2 ? v_load(v + j * vecs * LANES + LANES) : v_zero();
-        UNROLL for (int r = 0; r < rows; r++)
-        {
-            vec a = v_set1(p[r * ATTN_SCORE_LD + j]);
-            sum[r][0] = v_fma(a, v0, sum[r][0]);
-            if (vecs == 2) sum[r][1] = v_fma(a, v1, sum[r][1]);
-        }
-    }
-    UNROLL for (int r = 0; r < rows; r++)
-    {
-        float *out = o + r * ld;
-        vec by = v_set1(alpha[r]);
-        v_store(out, v_fma(v_load(out), by, sum[r][0]));
-        if (vecs == 2) v_store(out + LANES, v_fma(v_load(out + LANES), by, sum[r][1]));
-    }
+    scores_of_words(s, q, k, rows, keys, d, best);
 }
 
 static void values(float *o, const float *p, const void *v, int64_t block, int64_t skip, int64_t first,
                    int64_t keys, int32_t rows, int64_t dv, const float *alpha)
 {
-    int64_t padded = attn_round_up(dv, LANES);
-    p += first;
-    for (int64_t i = 0; i < padded; i += PANEL) {
-        const float *panel = (const float *)v + i * block;
-        int two = padded - i >= PANEL;
-        panel += (skip + first) * (two ? PANEL : LANES);
-        switch (rows) {
-#define X(n)                                                                                                 \
-    case n:                                                                                                  \
-        if (two)                                                                                             \
-            values_tile(n, 2, o + i, padded, p, panel, keys, alpha);                                         \
-        else                                                                                                 \
-            values_tile(n, 1, o + i, padded, p, panel, keys, alpha);                                         \
-        break;
-            CASES(X)
-#undef X
-        }
-    }
+    values_of_words(o, p + first, v, block, skip + first, keys, rows, dv, alpha);
 }
 
 /* ---- rows of scores ----------------------------------------------------------------------------- */
