@@ -14,8 +14,8 @@
 
 static void show(const struct report_pulse *pulse, int terminal)
 {
-    double seconds = cli_seconds() - pulse->start;
-    fprintf(stderr, terminal ? "\r\033[K%s %.0f s" : "%s %.0f s\n", pulse->what, seconds);
+    int seconds = (int)(cli_seconds() - pulse->start); /* whole ones that have gone by */
+    fprintf(stderr, terminal ? "\r\033[K%s %d s" : "%s %d s\n", pulse->what, seconds);
     fflush(stderr);
 }
 

@@ -90,7 +90,7 @@ fi
 # A run of more than a second says on a terminal that it lives; a short one and one that is redirected say nothing.
 long=b1h4s5000d64:f32
 script -qec "$attn run --problem $long -b TORCH_SDPA --threads 1" /dev/null >"$work/terminal" </dev/null
-if grep -qF 'run: computing 1 s' "$work/terminal"; then pass; else fail "attn run $long shows no progress"; fi
+if grep -qF 'run: computing 1 s' "$work/terminal"; then pass; else fail "attn run $long shows no progress: $(cat -v "$work/terminal")"; fi
 script -qec "$attn run --problem b1h1s8d8:f32" /dev/null >"$work/terminal" </dev/null
 if grep -qF 'run: ' "$work/terminal"; then fail "a short attn run shows progress"; else pass; fi
 expect 0 'cpu_flash' run --problem b1h1s8d8:f32
