@@ -39,7 +39,6 @@ struct option_row {
  *   static const struct option_row rows[] = {
  *       OPTION_ROW_HEADING("Tensors"),
  *       OPTION_ROW_TEXT(struct values, q, "q", NULL, "FILE[:TENSOR]", "queries [B, S, H, D]"),
- *       CONTEXT_ROWS(struct values, context),
  *       OPTION_ROW_END}; */
 #define OPTION_ROW_HEADING(help)                                                                             \
     {                                                                                                        \

@@ -16,9 +16,10 @@ struct context_values {
     int modules_told; /* the command lists refused modules itself */
 };
 
-/* Rows of a command whose struct of values T has a `struct context_values` called `context`. Needs
+/* Rows of a command whose struct of values T has a `struct context_values` called `context`: all of
+ * options_context.def, or only those of options_run.def, which it includes. Needs
  *   #define X(kind, field, name, letter, argument, help, min, max) CONTEXT_ROW(struct values, kind, ...)
- * around an include of options_context.def:
+ * around the include:
  *   #define X(...) CONTEXT_ROW(struct values, __VA_ARGS__)
  *   #include "options_context.def"
  *   #undef X */

@@ -228,17 +228,9 @@ static const struct option_row rows[] = {
                      "backends to plan for (default: all that have code here)"),
     OPTION_ROW_FLAG(struct values, json, "json", NULL, "one JSON object"),
     OPTION_ROW_FLAG(struct values, markdown, "markdown", NULL, "Markdown"),
-    OPTION_ROW_INT(struct values, context.threads, "threads", "t", "N",
-                   "threads (default: what affinity and the cgroup quota allow)", 1, 4096),
-    OPTION_ROW_TEXT(struct values, context.isa, "isa", NULL, "NAME",
-                    "caps the CPU kernel set; attn info names them"),
-    OPTION_ROW_TEXT(struct values, context.profile, "profile", NULL, "FILE",
-                    "measured choices by attn tune, which plans follow; \"\": none"),
-    OPTION_ROW_TEXTS(struct values, context.overrides, "override", NULL, "BACKEND=IMPL",
-                     "the implementation behind a backend; may be repeated"),
-    OPTION_ROW_TEXT(struct values, context.module_path, "module-path", NULL, "PATHS",
-                    "colon-separated module files and folders; \"\": none"),
-    OPTION_ROW_FLAG(struct values, context.verbose, "verbose", "v", "prints the library's log on stderr"),
+#define X(...) CONTEXT_ROW(struct values, __VA_ARGS__)
+#include "options_run.def"
+#undef X
     OPTION_ROW_END,
 };
 
