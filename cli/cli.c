@@ -26,10 +26,14 @@ void cli_catch_interrupt(void)
     memset(&action, 0, sizeof action);
     action.sa_handler = on_interrupt;
     sigemptyset(&action.sa_mask);
-    /* A shell starts background jobs with SIGINT ignored; they stay deaf to it. */
-    struct sigaction before;
-    if (sigaction(SIGINT, NULL, &before) == 0 && before.sa_handler == SIG_IGN) return;
-    sigaction(SIGINT, &action, NULL);
+    /* The second signal of a kind ends the process: the handler puts the default back. */
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        /* A shell starts background jobs with SIGINT ignored, nohup ignores SIGHUP; they stay deaf to it. */
+        struct sigaction before;
+        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler == SIG_IGN) continue;
+        sigaction(numbers[i], &action, NULL);
+    }
 }
 
 int cli_interrupted(void)

@@ -389,7 +389,9 @@ attn_status generate(const struct problem *problem, struct generated *out, attn_
     if (status) return status;
     generate_values(problem, out->store);
     generate_reset(out);
-    return ATTN_OK;
+    if (!cli_interrupted()) return ATTN_OK;
+    generate_free(out);
+    return cli_fail(error, ATTN_KIND_CANCELLED, "interrupted");
 }
 
 attn_status generate_shapes(const struct problem *problem, struct generated *out, attn_error *error)

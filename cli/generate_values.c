@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli.h"
 #include "generate_store.h"
 #include "tensor.h"
 
@@ -55,7 +56,7 @@ static void fill_bell(const struct problem *problem, struct slot *slot, enum slo
     stream_of(problem, id, &random);
     encode(slot->dtype, &table);
     for (int64_t b = 0; b < slot->shape[0]; b++)
-        for (int64_t s = 0; s < slot->shape[1]; s++)
+        for (int64_t s = 0; s < slot->shape[1] && !cli_interrupted(); s++)
             for (int64_t h = 0; h < slot->shape[2]; h++)
                 fill_row(&table, slot_at(slot, b, s, h, 0), slot->strides[3] * (int64_t)table.size,
                          slot->shape[3], &random);
@@ -83,7 +84,7 @@ static void fill_mask(const struct problem *problem, struct slot *mask)
     stream_of(problem, SLOT_MASK, &random);
     for (int64_t b = 0; b < mask->shape[0]; b++)
         for (int64_t h = 0; h < mask->shape[1]; h++)
-            for (int64_t q = 0; q < mask->shape[2]; q++) {
+            for (int64_t q = 0; q < mask->shape[2] && !cli_interrupted(); q++) {
                 /* A mask without a query axis would hide a whole sample. */
                 int row_hidden = mask->shape[2] > 1 && random_below(&random, 16) == 0;
                 for (int64_t k = 0; k < mask->shape[3]; k++)

@@ -1,4 +1,5 @@
-/* safetensors.c: the safetensors format. Its law: github.com/huggingface/safetensors, "Format". */
+/* safetensors.c: the safetensors format. Its law: the section "Format" of the
+ * safetensors README. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -90,6 +90,8 @@ static attn_status init_threads(attn_context *c, const attn_options *o, attn_err
     if (o->threads) {
         c->host.threads = o->threads;
         snprintf(c->thread_text, sizeof c->thread_text, "%d threads: asked for by the caller", o->threads);
+    } else if (!(o->flags & ATTN_OPEN_IGNORE_ENV) && attn_threads_environment_ignored()) {
+        attn_context_log(c, ATTN_LOG_WARNING, "%s", c->thread_text);
     }
     if (o->parallel_for) return ATTN_OK;
     ATTN_TRY(attn_pool_acquire(error));

@@ -8,6 +8,8 @@
  * (rounded up), capped by $ATTN_NUM_THREADS when read_env is set; at least 1. why receives one sentence on
  * where the count comes from; NULL is allowed. Any thread may call. */
 int attn_threads_default(int read_env, char *why, size_t bytes);
+/* 1: $ATTN_NUM_THREADS holds text that is no number above 0, so that it caps nothing. */
+int attn_threads_environment_ignored(void);
 
 /* CPUs that the cgroup of this process may use, in hundredths; 0: no quota. Reads <root>/proc/self/cgroup and
  * <root>/sys/fs/cgroup, version 1 or 2, so that a test can show it another tree; root "" is the machine. */

@@ -137,13 +137,28 @@ int64_t attn_threads_quota(const char *root)
 
 /* ---- the count -------------------------------------------------------------------------------- */
 
-/* The cap that $ATTN_NUM_THREADS sets: 0 when it is unset or not a count. note: what to say about it. */
-static int64_t environment_cap(int64_t allowed, char *note, size_t bytes)
+/* What $ATTN_NUM_THREADS says: 0 when it is unset, -1 when it is no number above 0. */
+static int64_t environment_count(void)
 {
     const char *text = getenv("ATTN_NUM_THREADS");
     if (!text) return 0;
     int64_t value = strchr(text, ' ') ? -1 : read_number(text);
-    if (value < 1) {
+    return value < 1 ? -1 : value;
+}
+
+int attn_threads_environment_ignored(void)
+{
+    const char *text = getenv("ATTN_NUM_THREADS");
+    return text && *text && environment_count() < 0;
+}
+
+/* The cap that $ATTN_NUM_THREADS sets: 0 when it is unset or not a count. note: what to say about it. */
+static int64_t environment_cap(int64_t allowed, char *note, size_t bytes)
+{
+    const char *text = getenv("ATTN_NUM_THREADS");
+    int64_t value = environment_count();
+    if (value == 0) return 0;
+    if (value < 0) {
         snprintf(note, bytes, "; ATTN_NUM_THREADS='%.40s' is not a number above 0 and is ignored", text);
         return 0;
     }

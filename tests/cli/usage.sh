@@ -85,6 +85,11 @@ if timeout --version >/dev/null 2>&1; then
     timeout --foreground --preserve-status -s INT -k 60 1 "$attn" compare --problem b1h8s20000d64:f32 \
         >"$work/stdout" 2>"$work/stderr"
     [ $? -eq 130 ] || fail "an interrupted comparison does not give exit code 130"
+    # While tensors of 1.6 GB are drawn, and by the signal of service managers: the same.
+    timeout --foreground --preserve-status -s TERM -k 60 0.3 "$attn" run --problem b1h8s64x200000d128:f32 \
+        >"$work/stdout" 2>"$work/stderr"
+    [ $? -eq 130 ] || fail "a run that is ended while it makes tensors does not give exit code 130: $(cat "$work/stderr")"
+    on_stderr "cancelled"
 fi
 
 # A run of more than a second says on a terminal that it lives; a short one and one that is redirected say nothing.

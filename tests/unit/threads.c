@@ -136,6 +136,31 @@ static void counts_affinity(void **state)
     assert_int_equal(attn_threads_default(0, NULL, 0), count);
 }
 
+static void count_warning(void *user, int32_t level, const char *text)
+{
+    if (level == ATTN_LOG_WARNING && strstr(text, "ATTN_NUM_THREADS='two'")) ++*(int *)user;
+}
+
+static void warns_of_a_useless_variable(void **state)
+{
+    (void)state;
+    int warnings = 0;
+    attn_options options = {.size = sizeof options, .log = count_warning, .log_user = &warnings};
+    attn_context *context = NULL;
+    setenv("ATTN_NUM_THREADS", "two", 1);
+    assert_int_equal(attn_open(&options, &context, NULL), ATTN_OK);
+    attn_close(context);
+    assert_int_equal(warnings, 1);
+    options.threads = 1;
+    assert_int_equal(attn_open(&options, &context, NULL), ATTN_OK);
+    attn_close(context);
+    options.threads = 0, options.flags = ATTN_OPEN_IGNORE_ENV;
+    assert_int_equal(attn_open(&options, &context, NULL), ATTN_OK);
+    attn_close(context);
+    assert_int_equal(warnings, 1);
+    unsetenv("ATTN_NUM_THREADS");
+}
+
 static void reads_environment(void **state)
 {
     (void)state;
@@ -538,6 +563,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_affinity),
         cmocka_unit_test(reads_environment),
+        cmocka_unit_test(warns_of_a_useless_variable),
         cmocka_unit_test(reads_quota),
         cmocka_unit_test(starts_late_and_ends),
         cmocka_unit_test_setup_teardown(runs_each_index_once, pool_open, pool_close),
