@@ -90,6 +90,7 @@ static attn_status read_options(attn_context *c, const attn_layer_options *optio
             error, ATTN_KIND_INVALID_STRUCT,
             "attn_layer_options.size is %u; it is at least %zu, set it to sizeof(attn_layer_options)",
             options->size, least);
+    ATTN_TRY(attn_domain_check(o->domain, error));
     ATTN_TRY(attn_site_read(o, site, error));
     if (!c->facts.live) return ATTN_OK;
     DLDeviceType own = (DLDeviceType)c->platform->device_type;

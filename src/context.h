@@ -104,6 +104,7 @@ void attn_log_selection(attn_context *context, const char *role, const char *cat
                         const attn_choice *choice);
 
 /* resolve.c */
+attn_status attn_domain_check(attn_domain domain, attn_error *error);
 void attn_answers_clear(attn_context *context);
 
 /* plan.c */

@@ -16,6 +16,16 @@ int attn_model_permits_trtllm(const char *pipeline_class)
     return 0;
 }
 
+attn_status attn_domain_check(attn_domain domain, attn_error *error)
+{
+    if (domain == ATTN_DOMAIN_DIFFUSION) return ATTN_OK;
+    if (domain == ATTN_DOMAIN_LLM || domain == ATTN_DOMAIN_VISION)
+        return attn_fail(error, ATTN_KIND_NOT_IMPLEMENTED, "domain %s has no rule in this version",
+                         attn_domain_name(domain));
+    return attn_fail(error, ATTN_KIND_INVALID_VALUE,
+                     "domain is %d; it is 0 (diffusion), 1 (llm) or 2 (vision)", domain);
+}
+
 static attn_status read_query(const attn_query *query, attn_query *q, attn_error *error)
 {
     size_t least = offsetof(attn_query, needs);
@@ -23,6 +33,7 @@ static attn_status read_query(const attn_query *query, attn_query *q, attn_error
         return attn_fail(error, ATTN_KIND_INVALID_STRUCT,
                          "attn_query.size is %u; it is at least %zu, set it to sizeof(attn_query)",
                          query ? query->size : 0, least);
+    ATTN_TRY(attn_domain_check(q->domain, error));
     if (q->mode >= ATTN_RESOLVE_SELECT && q->mode <= ATTN_RESOLVE_CONSTRUCT) return ATTN_OK;
     return attn_fail(error, ATTN_KIND_INVALID_VALUE,
                      "mode is %d; it is 0 (select), 1 (capability) or 2 (construct)", q->mode);

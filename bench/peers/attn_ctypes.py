@@ -5,7 +5,7 @@ Structs are declared up to the last field that is used here; their first field, 
 import ctypes as c
 
 DTYPES = {"f32": (2, 32), "bf16": (4, 16)}  # DLPack code and bits
-KIND_TEXT = 512
+KIND_TEXT = 2048
 
 
 class DLTensor(c.Structure):

@@ -123,7 +123,51 @@ extern "C" {
     X(OUT_OF_MEMORY, 38, "out_of_memory", OUT_OF_MEMORY, 4, "memory could not be had")                       \
     X(CANCELLED, 39, "cancelled", CANCELLED, 130, "the caller raised the cancel flag")                       \
     X(IO, 40, "io", IO, 4, "a file could not be read or written")                                            \
-    X(INTERNAL, 41, "internal", INTERNAL, 4, "the library or a module broke its own promise")
+    X(INTERNAL, 41, "internal", INTERNAL, 4, "the library or a module broke its own promise")                \
+    X(MUTUALLY_EXCLUSIVE_BACKEND_OPTIONS, 42, "mutually_exclusive_backend_options", CONFIG_CONFLICT, 2,      \
+      "a backend was named by two options of domain llm")                                                    \
+    X(BACKEND_NOT_REGISTERED, 43, "backend_not_registered", NOT_AVAILABLE, 3,                                \
+      "the name is a slot that nothing has registered for")                                                  \
+    X(INVALID_KV_CACHE_DTYPE, 44, "invalid_kv_cache_dtype", INVALID_ARGUMENT, 2,                             \
+      "no storage type of the key/value cache has this name")                                                \
+    X(SELECTED_BACKEND_INVALID, 45, "selected_backend_invalid", UNSUPPORTED, 3,                              \
+      "the named backend is not valid for this query; the list holds every reason")                          \
+    X(NO_VALID_BACKEND, 46, "no_valid_backend", UNSUPPORTED, 3,                                              \
+      "no candidate is valid for this query; the list holds every reason of each")                           \
+    X(MLA_NOT_SUPPORTED_ON_PLATFORM, 47, "mla_not_supported_on_platform", UNSUPPORTED, 3,                    \
+      "the platform has no multi-head latent attention")                                                     \
+    X(SPARSE_NOT_SUPPORTED_ON_PLATFORM, 48, "sparse_not_supported_on_platform", UNSUPPORTED, 3,              \
+      "the platform has no sparse attention")                                                                \
+    X(BACKEND_NOT_AVAILABLE_ON_PLATFORM, 49, "backend_not_available_on_platform", UNSUPPORTED, 3,            \
+      "the named backend is none of the platform's")
+
+/* Which names a question is about, and which rule answers it. X(NAME, value, text, sentence). */
+#define ATTN_DOMAIN_LIST(X)                                                                                  \
+    X(DIFFUSION, 0, "diffusion", "attention of diffusion and video transformers, by role")                   \
+    X(LLM, 1, "llm", "attention of autoregressive models over a key/value cache")                            \
+    X(VISION, 2, "vision", "attention of the vision encoders of multimodal models")
+
+/* What a layer of domain llm does. X(NAME, value, text, words of tables and messages). */
+#define ATTN_LLM_TYPE_LIST(X)                                                                                \
+    X(DECODER, 0, "decoder", "Decoder")                                                                      \
+    X(ENCODER, 1, "encoder", "Encoder")                                                                      \
+    X(ENCODER_ONLY, 2, "encoder_only", "Encoder Only")                                                       \
+    X(ENCODER_DECODER, 3, "encoder_decoder", "Enc-Dec")
+
+/* What else a query of domain llm says, one bit each. X(NAME, bit, text, sentence). */
+#define ATTN_LLM_FLAG_LIST(X)                                                                                \
+    X(MLA, 0, "use_mla", "multi-head latent attention")                                                      \
+    X(SINK, 1, "has_sink", "the layer has learned sink logits")                                              \
+    X(SPARSE, 2, "use_sparse", "latent attention over the keys that an indexer picks")                       \
+    X(MM_PREFIX, 3, "use_mm_prefix", "image tokens of a causal prompt attend both ways")                     \
+    X(PER_HEAD_SCALES, 4, "use_per_head_quant_scales", "scales of the cache per attention head")             \
+    X(NON_CAUSAL, 5, "use_non_causal", "non-causal attention on the paged decoder path")                     \
+    X(DCP, 6, "dcp", "decode context parallelism over more than one rank")                                   \
+    X(ALIBI, 7, "use_alibi", "linear biases by distance")                                                    \
+    X(BATCH_INVARIANT, 8, "batch_invariant", "results must not depend on batch mates")                       \
+    X(CHUNKED_PREFILL, 9, "chunked_prefill", "prompts are prefilled in chunks")                              \
+    X(PREFIX_CACHING, 10, "prefix_caching", "prompts share cached prefixes")                                 \
+    X(FLOAT32_STATE, 11, "float32_state", "a hybrid model whose state cache is float32")
 
 /* Element types. X(NAME, value, text, DLPack code, bits). Values are fixed for ever. */
 #define ATTN_DTYPE_LIST(X)                                                                                   \
@@ -180,6 +224,26 @@ enum {
 #undef ATTN_X
 };
 
+typedef int32_t attn_domain;
+enum {
+#define ATTN_X(name, value, text, sentence) ATTN_DOMAIN_##name = value,
+    ATTN_DOMAIN_LIST(ATTN_X)
+#undef ATTN_X
+};
+
+typedef enum attn_llm_type {
+#define ATTN_X(name, value, text, words) ATTN_LLM_##name = value,
+    ATTN_LLM_TYPE_LIST(ATTN_X)
+#undef ATTN_X
+} attn_llm_type;
+
+#define ATTN_LLM_FLAG(name) ((uint32_t)1 << ATTN_LLM_FLAG_BIT_##name)
+enum {
+#define ATTN_X(name, bit, text, sentence) ATTN_LLM_FLAG_BIT_##name = bit,
+    ATTN_LLM_FLAG_LIST(ATTN_X)
+#undef ATTN_X
+};
+
 typedef int32_t attn_dtype; /* 0: unknown */
 enum {
 #define ATTN_X(name, value, text, code, bits) ATTN_##name = value,
@@ -205,7 +269,9 @@ ATTN_API attn_dtype attn_dtype_from_name(const char *name); /* 0: no such name *
 ATTN_API attn_dtype attn_dtype_from_dl(DLDataType type);    /* 0: none of ours; lanes must be 1 */
 ATTN_API DLDataType attn_dtype_to_dl(attn_dtype dtype);
 ATTN_API size_t attn_dtype_bytes(attn_dtype dtype);
-ATTN_API const char *attn_feature_name(int bit); /* NULL: no such bit */
+ATTN_API const char *attn_domain_name(attn_domain domain);
+ATTN_API int attn_domain_from_name(const char *name, attn_domain *domain); /* 0: no such name */
+ATTN_API const char *attn_feature_name(int bit);                           /* NULL: no such bit */
 ATTN_API const char *attn_feature_sentence(int bit);
 
 /* "MAJOR.MINOR.PATCH" of the library that runs, which may differ from the header's. */
@@ -214,13 +280,15 @@ ATTN_API const char *attn_version(void);
 /* ---- errors ----------------------------------------------------------------------------------- */
 
 /* Owned by the caller, on the stack as a rule. text is one sentence that names the thing, the value
- * found, the value expected and a way out; it is always terminated. A NULL attn_error is allowed. */
+ * found, the value expected and a way out; it is always terminated. A NULL attn_error is allowed. The kinds
+ * of domain llm list every reason of every candidate, which is what the room is for; a struct of an older,
+ * smaller size gets as much as fits. */
 typedef struct attn_error {
     uint32_t size;
     attn_status status;
     attn_kind kind;
     int32_t reserved;
-    char text[512];
+    char text[2048];
 } attn_error;
 #define ATTN_ERROR_INIT                                                                                      \
     {                                                                                                        \
@@ -266,6 +334,9 @@ typedef struct attn_trace {
     const char *backend;
     const char *implementation; /* NULL when the backend itself is meant */
     const char *text;
+    int32_t rank; /* domains llm and vision: place among the candidates, from 1; 0: no candidate of this
+                     question, judged for the whole picture only */
+    int32_t reserved;
 } attn_trace;
 typedef void (*attn_trace_fn)(void *user, const attn_trace *trace);
 
@@ -307,8 +378,10 @@ ATTN_API attn_status attn_config_text(attn_config *config, char *text, size_t by
 /* What a platform is like on a machine. A context without facts probes its own machine. */
 typedef struct attn_facts attn_facts;
 
-/* JSON {"platform", "compute_capability": [major, minor] or null, "device_name", "cudnn_version": 90500
- * for 9.5.0, "packages": {name: bool}, "xpu_architecture"}; what is left out is absent. Fails: syntax,
+/* JSON {"platform", "compute_capability": [major, minor], "9.0" or null, "device_name", "cudnn_version":
+ * 90500 for 9.5.0, "cuda_version": 12080 for 12.8, "packages": {name: bool}, "xpu_architecture", and for
+ * domain llm "aiter": what is switched on of ["found", "mla", "mha", "vision"], "missing": [names of backends
+ * that are not built in]}; what is left out is absent. Fails: syntax,
  * invalid_type, invalid_value, unknown_or_missing_key. */
 ATTN_API attn_status attn_facts_parse(const char *json, attn_facts **facts, attn_error *error);
 /* A file of such JSON, or "preset:NAME" for a known machine. Fails: io, unknown_name, and as above. */
@@ -352,6 +425,9 @@ typedef struct attn_options {
                                 answer from the contract */
     const char *profile;     /* file of measured choices by attn tune, which plans then follow; results may
                                 differ in their last bits from those without. NULL: $ATTN_PROFILE; "": none */
+    const char *llm_backend; /* domain llm, as the flag --attention-backend; NULL: none */
+    const char *llm_config;  /* JSON, as the flag --attention-config; its backend excludes llm_backend */
+    const char *vision_backend; /* domain vision, as the flag --mm-attention-backend; NULL: none */
 } attn_options;
 #define ATTN_OPEN_IGNORE_ENV 1u /* read no environment variable */
 
@@ -390,6 +466,20 @@ typedef enum attn_alignment {
 #define ATTN_WINDOW_LEFT  1u
 #define ATTN_WINDOW_RIGHT 2u
 
+/* What a question of domain llm says beside head size and dtype. One selection is made per distinct query. */
+typedef struct attn_llm_query {
+    uint32_t size;
+    uint32_t flags;             /* ATTN_LLM_FLAG bits */
+    const char *kv_cache_dtype; /* "auto", "fp8_e4m3", ...; NULL: not checked */
+    int64_t block_size;         /* that the user asked for; 0: none, and one is proposed */
+    int32_t attn_type;          /* attn_llm_type */
+    int32_t num_heads;          /* query heads on this rank; 0: not known (a layer: its heads) */
+    int32_t kv_heads;           /* 0: not known (a layer: its kv_heads) */
+    int32_t qk_nope_head_dim;   /* of an MLA model, as are the next two; 0: not known */
+    int32_t qk_rope_head_dim;
+    int32_t v_head_dim;
+} attn_llm_query;
+
 typedef struct attn_layer_options {
     uint32_t size;
     uint32_t flags;
@@ -414,6 +504,10 @@ typedef struct attn_layer_options {
     const char *impl_overrides; /* "BACKEND=implementation,...": replaces the implementation if that backend
                                    is selected; names (registry or log names) that are not selected are
                                    ignored; NULL: none */
+    attn_domain domain;         /* whose names and whose rule */
+    int32_t reserved;
+    const attn_llm_query *llm; /* domain llm; read while the layer opens; NULL: all defaults */
+    const char *model_backend; /* domain vision: the model's own wish for this layer; NULL: none */
 } attn_layer_options;
 #define ATTN_LAYER_BATCH_INVARIANT 1u
 
@@ -552,6 +646,10 @@ typedef struct attn_query {
     uint64_t needs;        /* ATTN_FEATURE bits */
     int32_t permit_trtllm; /* the model permits TRTLLM_ATTN as an automatic choice */
     attn_dtype dtype;      /* 0: not known */
+    attn_domain domain;
+    int32_t reserved;
+    const attn_llm_query *llm; /* domain llm; NULL: all defaults */
+    const char *model_backend; /* domain vision: the model's own wish; NULL: none */
 } attn_query;
 
 typedef struct attn_resolution {
@@ -564,6 +662,18 @@ typedef struct attn_resolution {
     char source[1152];
     char reason[512];
     char handover[1024]; /* JSON, the flat table that the backend is handed; "" for none */
+    /* Domain llm; strings are constants. */
+    attn_domain domain;
+    int32_t flash_attn_version; /* of the layer that would be built; 0: none */
+    const char *variant;        /* row of the table whose features were judged: "FA3", "TRTLLM"; "" */
+    const char *kv_layout;      /* "NHD" or "HND" */
+    const char *kv_cache_dtype; /* in force; NULL: none was asked */
+    const char *mla_prefill;    /* backend of prefill, NULL: no MLA or none of the machine's */
+    int64_t block_size;         /* of the cache: asked for, or proposed; 0: the backend leaves it open */
+    int32_t trtllm_prefill;     /* FLASHINFER: prefill batches run the TRTLLM kernels */
+    int32_t trtllm_decode;      /* likewise decode batches */
+    int32_t query_fp8;          /* queries are quantised to FP8 */
+    int32_t pads_value;         /* MLA prefill pads v to the head size of q and k */
 } attn_resolution;
 
 /* Resolves one role; sink may be NULL. Fails like attn_layer_open. */
@@ -607,7 +717,8 @@ typedef struct attn_module_info {
     const char *text; /* the whole sentence, with the loader's own words */
 } attn_module_info;
 
-/* The implementation behind a backend name on this context; NULL gives the name back its own order. Takes
+/* The implementation behind a backend name on this context; NULL gives the name back its own order. A name of
+ * another domain than diffusion is written "llm:CPU_ATTN" or "vision:sdpa". Takes
  * effect with the next call of every layer. The public name, its contract and the routing stay as they are.
  * Fails: unknown_backend, unknown_name. */
 ATTN_API attn_status attn_override_set(attn_context *context, const char *backend, const char *implementation,

@@ -203,7 +203,8 @@ typedef struct attn_impl {
     const char *name;     /* unique in a context */
     const char *summary;  /* one line */
     const char *platform; /* "cpu", "cuda", ... */
-    const char *const *backends; /* names it serves, NULL-terminated */
+    const char *const *backends; /* names it serves, NULL-terminated; a name of another domain than diffusion
+                                    is written with it: "llm:CPU_ATTN", "vision:sdpa" */
     uint64_t features;           /* ATTN_FEATURE bits */
     uint64_t dtypes;             /* of q, k, v: bits (1 << attn_dtype) */
     int32_t head_dim_max;        /* of both head sizes */

@@ -123,6 +123,32 @@ size_t attn_dtype_bytes(attn_dtype dtype)
     return known(dtype) ? dtype_rows[dtype].bits / 8u : 0;
 }
 
+static const struct domain_row {
+    attn_domain domain;
+    const char *name;
+} domain_rows[] = {
+#define X(name, value, text, sentence) {value, text},
+    ATTN_DOMAIN_LIST(X)
+#undef X
+};
+
+const char *attn_domain_name(attn_domain domain)
+{
+    for (size_t i = 0; i < sizeof domain_rows / sizeof *domain_rows; i++)
+        if (domain_rows[i].domain == domain) return domain_rows[i].name;
+    return "unknown";
+}
+
+int attn_domain_from_name(const char *name, attn_domain *domain)
+{
+    for (size_t i = 0; name && i < sizeof domain_rows / sizeof *domain_rows; i++) {
+        if (strcmp(domain_rows[i].name, name)) continue;
+        *domain = domain_rows[i].domain;
+        return 1;
+    }
+    return 0;
+}
+
 const char *attn_feature_name(int bit)
 {
     switch (bit) {

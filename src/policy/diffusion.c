@@ -21,7 +21,14 @@ static void tell(const attn_court *court, int32_t event, const char *backend, co
                  const char *text)
 {
     if (!court->sink) return;
-    attn_trace trace = {sizeof trace, event, 1, 0, court->role, court->source, backend, impl, text};
+    attn_trace trace = {.size = sizeof trace,
+                        .event = event,
+                        .usable = 1,
+                        .role = court->role,
+                        .source = court->source,
+                        .backend = backend,
+                        .implementation = impl,
+                        .text = text};
     court->sink(court->user, &trace);
 }
 
