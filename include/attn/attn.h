@@ -208,7 +208,8 @@ extern "C" {
     X(VALUE_DIM, 15, "value_dim", "a value head size that differs from the key head size")                   \
     X(STRIDED, 16, "strided", "an innermost stride other than one")                                          \
     X(F32_OUT, 17, "f32_out", "f32 output from 16-bit inputs")                                               \
-    X(BATCH_INVARIANT, 18, "batch_invariant", "results do not depend on batch mates")
+    X(BATCH_INVARIANT, 18, "batch_invariant", "results do not depend on batch mates")                        \
+    X(BLOCK_MAP, 19, "block_map", "lists of the key blocks that each block of query rows attends to")
 
 typedef int32_t attn_status;
 enum {
@@ -561,6 +562,22 @@ typedef struct attn_query_range {
     int64_t local_start, local_end, global_start;
 } attn_query_range;
 
+/* Which keys each query attends to, block by block. Query block i holds the rows [i * block_q, (i + 1) *
+ * block_q) of every sample and key block j the keys [j * block_k, (j + 1) * block_k); the last block of
+ * either ends where the sequence ends. Each (sample, head, query block) has one list of key blocks, ascending
+ * and without duplicates; an empty list gives output 0 and lse -inf. Masks, lengths and causal order hide
+ * keys of listed blocks on top of that. The caller owns a map that it fills itself; those of
+ * attn_block_map_new and _convert are released whole by attn_block_map_free. Any thread may read a map. */
+typedef struct attn_block_map {
+    uint32_t size;
+    uint32_t flags;           /* 0 */
+    int64_t block_q, block_k; /* rows and keys of a block, 1 or more; mostly 64, 128 or 256 */
+    int64_t q_len, kv_len;    /* of the sequence that the map was built for; 0: in a call, that of the call */
+    const DLTensor *counts; /* i32 [B|1, H|1, query blocks]: key blocks in each list; H counts query heads */
+    const DLTensor *blocks; /* i32 [B|1, H|1, query blocks, P], the lists, each of adjacent entries; P is the
+                               most that a list can hold, entries behind its count are not read */
+} attn_block_map;
+
 /* One call. B batch, Sq queries, Sk keys, H heads, Hk key/value heads, D and Dv head sizes.
  * q, k, v share one dtype: f32, f16, bf16 (f64: reference only).
  * Packed sequences: q [T, H, D] or [1, T, H, D] with cu_seqlens; Sq and Sk are the totals.
@@ -599,6 +616,7 @@ typedef struct attn_args {
     uint32_t span_count;
     uint32_t query_range_count;
     uint32_t reserved;
+    const attn_block_map *block_map; /* of the layer's device; with joint tensors, of the joined sequence */
 } attn_args;
 
 /* Runs the layer. Shapes of zero are successful no-ops (no keys: out 0, lse -inf).
@@ -627,6 +645,57 @@ ATTN_API attn_status attn_explain(attn_context *context, const attn_layer_option
 ATTN_API attn_status attn_merge(const DLTensor *out_a, const DLTensor *lse_a, const DLTensor *out_b,
                                 const DLTensor *lse_b, const DLTensor *out, const DLTensor *lse,
                                 attn_error *error);
+
+/* ---- block maps -------------------------------------------------------------------------------- */
+
+/* The size of a map: samples and heads that have lists of their own (1: shared by all), the lengths and the
+ * granularity. */
+typedef struct attn_block_shape {
+    uint32_t size;
+    uint32_t flags; /* 0 */
+    int64_t batch, heads;
+    int64_t q_len, kv_len;
+    int64_t block_q, block_k;
+    int64_t capacity; /* key blocks that a list can hold; 0: all of them */
+} attn_block_shape;
+
+/* A map in host memory with empty lists. Its tensors may be written through their data pointers; they are
+ * dense. Fails: invalid_value, invalid_shape, out_of_memory. */
+ATTN_API attn_status attn_block_map_new(const attn_block_shape *shape, attn_block_map **map,
+                                        attn_error *error);
+/* The map of a dense keep-mask over blocks [batch, heads, query blocks, key blocks], non-zero means attend.
+ * Fails like attn_block_map_new. */
+ATTN_API attn_status attn_block_map_from_mask(const attn_block_shape *shape, const uint8_t *keep,
+                                              attn_block_map **map, attn_error *error);
+ATTN_API void attn_block_map_free(attn_block_map *map); /* of the functions here; NULL is allowed */
+
+/* Whether the shapes of a host map fit its granularity and lengths and every list is in range, ascending and
+ * without duplicates; a forward call checks its map alike. Fails: invalid_value, invalid_shape,
+ * invalid_dtype, invalid_layout, device_mismatch, each naming the list. */
+ATTN_API attn_status attn_block_map_check(const attn_block_map *map, attn_error *error);
+/* The same keys in blocks of another size: exact when every old block is made of whole new ones, else the
+ * smallest map that keeps every pair that was kept (*exact, may be NULL, says which). Fails as above, and
+ * out_of_memory. */
+ATTN_API attn_status attn_block_map_convert(const attn_block_map *map, int64_t block_q, int64_t block_k,
+                                            attn_block_map **converted, int *exact, attn_error *error);
+
+/* What a map keeps, of one list's worth of samples and heads or of all. */
+typedef struct attn_block_stats {
+    uint32_t size;
+    uint32_t reserved;
+    int64_t batch, heads, q_blocks, kv_blocks; /* of the map; 1: shared */
+    int64_t kept, total;                       /* pairs of blocks */
+    int64_t lists, empty;                      /* lists, and those without any key block */
+    int64_t shortest, longest;                 /* key blocks of a list */
+    double share; /* of scores that are computed, with tail blocks at their real size */
+} attn_block_stats;
+/* sample, head: -1 for all. Fails like attn_block_map_check. */
+ATTN_API attn_status attn_block_map_stats(const attn_block_map *map, int64_t sample, int64_t head,
+                                          attn_block_stats *stats, attn_error *error);
+/* The lists of one sample and head as text, one line a query block, '#' kept and '.' dropped. *needed (may be
+ * NULL) receives the bytes with the final 0; what does not fit is cut. Fails like attn_block_map_check. */
+ATTN_API attn_status attn_block_map_text(const attn_block_map *map, int64_t sample, int64_t head, char *text,
+                                         size_t bytes, size_t *needed, attn_error *error);
 
 /* ---- resolving without a layer ---------------------------------------------------------------- */
 

@@ -62,6 +62,7 @@ typedef struct attn_problem {
     int64_t scores_stride[4];   /* batch, head, query, key */
     int64_t lse_stride[3];      /* batch, head, query */
     int64_t key_mask_stride[2]; /* batch, key */
+    int64_t block_q, block_k;   /* granularity of the block map; 0: none */
 } attn_problem;
 
 /* An i32 or i64 vector. data NULL: absent. */
@@ -71,6 +72,36 @@ typedef struct attn_index {
     int64_t count;
     int64_t bits; /* 32 or 64 */
 } attn_index;
+
+/* A checked block map. counts NULL: none. Lists in device memory have not been checked. */
+typedef struct attn_block_lists {
+    const int32_t *counts, *blocks;
+    int64_t count_stride[3]; /* sample, head, query block; elements, 0 where shared */
+    int64_t block_stride[3]; /* from list to list; the entries of a list are adjacent */
+    int64_t batch, heads;    /* that have lists of their own; 1: shared */
+    int64_t capacity;        /* entries of a list at most */
+    int64_t q_len, kv_len, block_q, block_k;
+    int64_t q_blocks, kv_blocks;
+} attn_block_lists;
+
+/* The list of a sample, query head and query block, in host memory. */
+static inline const int32_t *attn_block_list(const attn_block_lists *lists, int64_t b, int64_t h, int64_t i,
+                                             int64_t *count)
+{
+    const int64_t *c = lists->count_stride, *l = lists->block_stride;
+    *count = lists->counts[b * c[0] + h * c[1] + i * c[2]];
+    return lists->blocks + (b * l[0] + h * l[1] + i * l[2]);
+}
+
+/* The lists of a map on any device, without a look at what is in them. They borrow the map's memory. Fails:
+ * invalid_struct, invalid_value, invalid_shape, invalid_dtype, invalid_layout. */
+ATTN_API attn_status attn_block_map_read(const attn_block_map *map, attn_block_lists *lists,
+                                         attn_error *error);
+/* The lists of a host map, checked like attn_block_map_check. */
+ATTN_API attn_status attn_block_map_lists(const attn_block_map *map, attn_block_lists *lists,
+                                          attn_error *error);
+/* What is in the lists: range, order, duplicates. Fails: invalid_value. */
+ATTN_API attn_status attn_block_lists_check(const attn_block_lists *lists, attn_error *error);
 
 /* One call, checked: shapes agree with the problem, pointers are final (byte offsets added). Lengths and
  * cu_seqlens in host memory have been checked as well: 0 <= length <= kv_len, cu ascending from 0 to the
@@ -102,6 +133,7 @@ typedef struct attn_call {
     size_t scratch_stride;
     int32_t workers; /* give this to parallel_for */
     int32_t reserved2;
+    attn_block_lists blocks;
 } attn_call;
 
 static inline int64_t attn_index_at(const attn_index *index, int64_t i)

@@ -19,6 +19,8 @@ typedef struct reference_row {
     int structured;          /* causal, by itself or through spans */
     const char *mask;        /* of this row, key 0; NULL: none */
     const uint8_t *key_mask; /* of this sample, key 0; NULL: none */
+    const int32_t *blocks;   /* key blocks of the row's query block, ascending; NULL: all */
+    int64_t block_count;
 } reference_row;
 
 /* Row i of sample b, whose rows are `rows`, in head h. */

@@ -38,7 +38,23 @@ reference_row reference_row_at(const attn_call *call, const attn_rows *rows, int
     }
     if (call->key_mask)
         row.key_mask = call->key_mask + b * p->key_mask_stride[0] + rows->k0 * p->key_mask_stride[1];
+    if (call->blocks.counts)
+        row.blocks = attn_block_list(&call->blocks, b, h, i / p->block_q, &row.block_count);
     return row;
+}
+
+static int listed(const reference_row *row, int64_t block)
+{
+    int64_t low = 0, high = row->block_count;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (row->blocks[middle] == block) return 1;
+        if (row->blocks[middle] < block)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return 0;
 }
 
 /* Everything but an additive mask. */
@@ -49,6 +65,7 @@ static int keeps(const reference_row *row, int64_t key)
     if (row->structured && key > row->position && key >= row->span_end) return 0;
     if ((p->window & ATTN_WINDOW_LEFT) && row->position - key > p->window_left) return 0;
     if ((p->window & ATTN_WINDOW_RIGHT) && key - row->position > p->window_right) return 0;
+    if (row->blocks && !listed(row, key / p->block_k)) return 0;
     if (row->key_mask && !row->key_mask[key * p->key_mask_stride[1]]) return 0;
     if (p->mask_form == ATTN_FORM_KEEP && !row->mask[key * p->mask_stride[3]]) return 0;
     return 1;

@@ -342,6 +342,52 @@ static attn_status read_positions(attn_request *r, attn_error *error)
     return ATTN_OK;
 }
 
+/* The map of the call: its lengths are those of the call, unless it says otherwise. */
+static attn_status read_block_lists(attn_request *r, attn_block_map *map, attn_error *error)
+{
+    const attn_problem *p = &r->problem;
+    if ((map->q_len && map->q_len != p->q_len) || (map->kv_len && map->kv_len != p->kv_len))
+        return attn_fail(error, ATTN_KIND_INVALID_SHAPE,
+                         "the block map was built for %" PRId64 " queries and %" PRId64
+                         " keys but the call has %" PRId64 " and %" PRId64 "; build it for this sequence",
+                         map->q_len, map->kv_len, p->q_len, p->kv_len);
+    map->q_len = p->q_len;
+    map->kv_len = p->kv_len;
+    ATTN_TRY(attn_block_map_read(map, &r->call.blocks, error));
+    return p->device_type == kDLCPU ? attn_block_lists_check(&r->call.blocks, error) : ATTN_OK;
+}
+
+static attn_status read_block_map(attn_request *r, attn_error *error)
+{
+    attn_block_map map;
+    attn_problem *p = &r->problem;
+    if (!r->args.block_map) return ATTN_OK;
+    if (!attn_copy_struct(&map, sizeof map, r->args.block_map, r->args.block_map->size, sizeof map))
+        return attn_fail(error, ATTN_KIND_INVALID_STRUCT,
+                         "attn_block_map.size is %u; it is at least %zu, set it to sizeof(attn_block_map)",
+                         r->args.block_map->size, sizeof map);
+    if (r->call.cu_q.data)
+        return attn_fail(error, ATTN_KIND_INVALID_VALUE,
+                         "block_map was given with cu_seqlens; a map describes one length, so pass the "
+                         "sequences one by one");
+    const DLTensor *tensors[] = {map.counts, map.blocks};
+    static const char *const names[] = {"block_map.counts", "block_map.blocks"};
+    for (int i = 0; i < 2; i++) {
+        attn_view view;
+        if (!tensors[i])
+            return attn_fail(error, ATTN_KIND_INVALID_VALUE,
+                             "%s is NULL; a block map has counts and blocks of its lists", names[i]);
+        ATTN_TRY(attn_read_tensor(r, names[i], tensors[i], 3 + i, 3 + i, ATTN_INPUT, &view, error));
+        ATTN_TRY(attn_check_broadcast(&view, 0, p->batch, "1 or the batch of q", error));
+        ATTN_TRY(attn_check_broadcast(&view, 1, p->heads, "1 or the number of query heads", error));
+    }
+    ATTN_TRY(read_block_lists(r, &map, error));
+    p->features |= ATTN_FEATURE(BLOCK_MAP);
+    p->block_q = map.block_q;
+    p->block_k = map.block_k;
+    return ATTN_OK;
+}
+
 attn_status attn_read_operands(attn_request *r, const attn_view *q, const attn_view *k, attn_error *error)
 {
     ATTN_TRY(read_lengths(r, q, k, error));
@@ -351,5 +397,6 @@ attn_status attn_read_operands(attn_request *r, const attn_view *q, const attn_v
     ATTN_TRY(read_key_mask(r, error));
     ATTN_TRY(read_sinks(r, error));
     ATTN_TRY(read_spans(r, error));
+    ATTN_TRY(read_block_map(r, error));
     return read_positions(r, error);
 }

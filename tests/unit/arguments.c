@@ -12,6 +12,8 @@ typedef struct bench {
     attn_query_range range[2];
     int32_t cancel;
     char workspace[256];
+    attn_block_map map;
+    tensor counts, blocks; /* query blocks of 2 rows, key blocks of 2 keys; the lists are 0 2 and 1 */
 } bench;
 
 static void make(bench *b)
@@ -31,14 +33,23 @@ static void make(bench *b)
     tensor_make(&b->joint_v, ATTN_F32, 4, (int64_t[]){2, 2, 2, 16});
     tensor_make(&b->joint_out, ATTN_F32, 4, (int64_t[]){2, 2, 4, 16});
     tensor_make(&b->joint_mask, ATTN_BOOL, 2, (int64_t[]){2, 2});
+    tensor_make(&b->counts, ATTN_I32, 3, (int64_t[]){1, 4, 2});
+    tensor_make(&b->blocks, ATTN_I32, 4, (int64_t[]){1, 4, 2, 3});
+    for (int64_t h = 0; h < 4; h++) {
+        for (int64_t n = 0; n < 2; n++) tensor_set(&b->counts.dl, (int64_t[]){0, h, n}, n ? 1 : 2);
+        for (int64_t n = 0; n < 6; n++)
+            tensor_set(&b->blocks.dl, (int64_t[]){0, h, n / 3, n % 3}, n < 2 ? 2 * n : 1);
+    }
+    b->map = (attn_block_map){sizeof b->map, 0, 2, 2, 0, 0, &b->counts.dl, &b->blocks.dl};
     tensor_fill(&b->lengths, 5);
     tensor_fill(&b->sinks, 0);
 }
 
 static void unmake(bench *b)
 {
-    tensor *all[] = {&b->key_mask, &b->lengths, &b->cu_q,    &b->cu_k,      &b->sinks,     &b->scores,
-                     &b->joint_q,  &b->joint_k, &b->joint_v, &b->joint_out, &b->joint_mask};
+    tensor *all[] = {&b->key_mask,   &b->lengths, &b->cu_q,    &b->cu_k,    &b->sinks,
+                     &b->scores,     &b->joint_q, &b->joint_k, &b->joint_v, &b->joint_out,
+                     &b->joint_mask, &b->counts,  &b->blocks};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) tensor_free(all[i]);
     call_free(&b->c);
 }
