@@ -209,7 +209,14 @@ extern "C" {
     X(STRIDED, 16, "strided", "an innermost stride other than one")                                          \
     X(F32_OUT, 17, "f32_out", "f32 output from 16-bit inputs")                                               \
     X(BATCH_INVARIANT, 18, "batch_invariant", "results do not depend on batch mates")                        \
-    X(BLOCK_MAP, 19, "block_map", "lists of the key blocks that each block of query rows attends to")
+    X(BLOCK_MAP, 19, "block_map", "lists of the key blocks that each block of query rows attends to")        \
+    X(PAGED, 20, "paged", "keys and values in the pages of a cache, found by a block table")                 \
+    X(CACHE_DTYPE, 21, "cache_dtype", "a cache that stores another element type than that of q")             \
+    X(ALIBI, 22, "alibi", "a bias by distance, with a slope for each head")                                  \
+    X(PREFIX_RANGES, 23, "prefix_ranges",                                                                    \
+      "ranges of positions that attend both ways inside a causal prompt")                                    \
+    X(TREE, 24, "tree", "a tree mask over the last keys of each request")                                    \
+    X(SELECTED, 25, "selected", "a list of keys for each query row")
 
 typedef int32_t attn_status;
 enum {
@@ -577,6 +584,31 @@ typedef struct attn_block_map {
     const DLTensor *blocks; /* i32 [B|1, H|1, query blocks, P], the lists, each of adjacent entries; P is the
                                most that a list can hold, entries behind its count are not read */
 } attn_block_map;
+/* How the pages of a cache lie. Strides are the caller's in both. */
+typedef enum attn_cache_layout {
+    ATTN_CACHE_NHD = 0, /* [blocks, block_size, Hk, D], scales [blocks, block_size, Hk] */
+    ATTN_CACHE_HND = 1  /* [blocks, Hk, block_size, D], scales [blocks, Hk, block_size] */
+} attn_cache_layout;
+
+/* Keys and values of many requests in pages of block_size tokens, as a server keeps them. k and v hold f32,
+ * f16, bf16, f8e4m3, f8e5m2 or i8; a key is what is stored times its scale. Scales are f32 and belong to the
+ * 8-bit types: one for all [1], one a head [Hk], or one for each token and head, in the layout of the pages;
+ * NULL: 1 (i8 needs one). */
+typedef struct attn_cache {
+    uint32_t size;
+    int32_t layout;    /* attn_cache_layout */
+    const DLTensor *k; /* last axis D */
+    const DLTensor *v; /* last axis Dv, type of k; NULL: a latent cache (MLA), whose values are the first Dv
+                          channels of its keys, with their scales */
+    const DLTensor *k_scale;
+    const DLTensor *v_scale;
+} attn_cache;
+
+/* Positions [start, end) of one request whose queries and keys see each other in both directions, whatever
+ * causal order and windows say (the tokens of an image in a causal prompt). */
+typedef struct attn_prefix_range {
+    int64_t request, start, end;
+} attn_prefix_range;
 
 /* One call. B batch, Sq queries, Sk keys, H heads, Hk key/value heads, D and Dv head sizes.
  * q, k, v share one dtype: f32, f16, bf16 (f64: reference only).
@@ -617,6 +649,21 @@ typedef struct attn_args {
     uint32_t query_range_count;
     uint32_t reserved;
     const attn_block_map *block_map; /* of the layer's device; with joint tensors, of the joined sequence */
+    const attn_cache *cache;         /* instead of k and v; needs block_table and kv_lengths */
+    /* i32 or i64 [B, M]: key j of request b is row j % block_size of page block_table[b][j / block_size].
+     * Entries behind the length of a request are not looked at. Packed queries give cu_seqlens_q alone. */
+    const DLTensor *block_table;
+    const DLTensor *alibi_slopes; /* f32 [H], stride 1: adds -slope * |position - key| to the scores, after
+                                     softcap */
+    const DLTensor *tree_mask;    /* bool, u8 or i8 [B|1, N, N], N rows at most of any request: query i of a
+                                     request of n rows sees all keys before the last n, and of those the ones
+                                     whose byte [i][j] is not 0; replaces causal order; excludes windows */
+    const DLTensor *selected;     /* i32 or i64 [B, Sq, K], packed [T, K]: the positions of the keys that a
+                                     row sees, in any order; negative entries are none, repeated ones count
+                                     once, those behind a causal row's position or its length are hidden */
+    const attn_prefix_range *prefix_ranges; /* host; ascending by request; the layer is causal */
+    uint32_t prefix_range_count;
+    uint32_t reserved2;
 } attn_args;
 
 /* Runs the layer. Shapes of zero are successful no-ops (no keys: out 0, lse -inf).
@@ -696,6 +743,28 @@ ATTN_API attn_status attn_block_map_stats(const attn_block_map *map, int64_t sam
  * NULL) receives the bytes with the final 0; what does not fit is cut. Fails like attn_block_map_check. */
 ATTN_API attn_status attn_block_map_text(const attn_block_map *map, int64_t sample, int64_t head, char *text,
                                          size_t bytes, size_t *needed, attn_error *error);
+
+/* ---- writing a cache -------------------------------------------------------------------------- */
+
+/* New keys and values and where they go. T tokens, f32, f16 or bf16, any strides. */
+typedef struct attn_cache_rows {
+    uint32_t size;
+    uint32_t flags;
+    const DLTensor *k;      /* [T, Hk, D] */
+    const DLTensor *v;      /* [T, Hk, Dv]; NULL for a latent cache */
+    const DLTensor *k_rest; /* latent caches may get the last channels apart (the rotary part): [T, Hk, R],
+                               and then k is [T, Hk, D - R]; NULL: none */
+    const DLTensor *slots;  /* i32 or i64 [T]: page * block_size + row of the page; negative: not stored */
+} attn_cache_rows;
+
+/* Stores tokens in the order of the rows, so that of equal slots the last wins. Floating types are rounded to
+ * nearest even; 8-bit types take value / scale, rounded, at most the largest finite number (i8: 127). Scales
+ * for each token and head are outputs here: the largest size of the vector over that number, 1 for a vector
+ * of zeros; other scales are read. NaN stays NaN, and becomes 0 in i8. Host memory only; one thread at a time
+ * writes a cache. Fails: invalid_struct, invalid_shape, invalid_dtype, invalid_layout, invalid_value (a slot
+ * beyond the cache; nothing is written then), device_mismatch. */
+ATTN_API attn_status attn_cache_write(attn_context *context, const attn_cache *cache,
+                                      const attn_cache_rows *rows, attn_error *error);
 
 /* ---- resolving without a layer ---------------------------------------------------------------- */
 

@@ -63,7 +63,26 @@ typedef struct attn_problem {
     int64_t lse_stride[3];      /* batch, head, query */
     int64_t key_mask_stride[2]; /* batch, key */
     int64_t block_q, block_k;   /* granularity of the block map; 0: none */
+    attn_dtype kv_dtype;        /* of k and v in memory: dtype, unless a cache stores another */
+    int32_t latent;             /* v is the first value_head_dim channels of k */
+    int32_t k_scale_form;       /* attn_scale_form */
+    int32_t v_scale_form;
+    int64_t
+        block_size;   /* tokens of a page; 0: no pages. With pages the first two strides of k and v are those
+                         of pages and of tokens in a page, and kv_len is what a block table can hold */
+    int64_t selected; /* entries of a row's list of keys; 0: no lists */
+    int64_t tree;     /* rows of the tree mask; 0: none */
+    int64_t k_scale_stride[3]; /* page, token, head */
+    int64_t v_scale_stride[3];
 } attn_problem;
+
+/* What a scale of a cache holds for. */
+typedef enum attn_scale_form {
+    ATTN_SCALE_NONE = 0,
+    ATTN_SCALE_ALL = 1,
+    ATTN_SCALE_HEAD = 2,
+    ATTN_SCALE_TOKEN = 3 /* each token and head */
+} attn_scale_form;
 
 /* An i32 or i64 vector. data NULL: absent. */
 typedef struct attn_index {
@@ -102,6 +121,12 @@ ATTN_API attn_status attn_block_map_lists(const attn_block_map *map, attn_block_
                                           attn_error *error);
 /* What is in the lists: range, order, duplicates. Fails: invalid_value. */
 ATTN_API attn_status attn_block_lists_check(const attn_block_lists *lists, attn_error *error);
+/* i32 or i64 numbers by request, row and entry. data NULL: absent. */
+typedef struct attn_table {
+    const void *data;
+    int64_t stride[3]; /* elements; 0 along an axis that there is not */
+    int64_t bits;      /* 32 or 64 */
+} attn_table;
 
 /* One call, checked: shapes agree with the problem, pointers are final (byte offsets added). Lengths and
  * cu_seqlens in host memory have been checked as well: 0 <= length <= kv_len, cu ascending from 0 to the
@@ -134,12 +159,28 @@ typedef struct attn_call {
     int32_t workers; /* give this to parallel_for */
     int32_t reserved2;
     attn_block_lists blocks;
+    attn_table
+        block_table;     /* request, none, page; on the host all pages that lengths need have been checked */
+    attn_table selected; /* request, row, entry; packed: none, row of the q tensor, entry */
+    const float *k_scale, *v_scale;
+    const float *alibi;  /* [heads], contiguous */
+    const uint8_t *tree; /* strides by request, query, key */
+    int64_t tree_stride[3];
+    const attn_prefix_range *prefix_ranges; /* ascending by request */
+    uint32_t prefix_range_count;
+    uint32_t reserved3;
 } attn_call;
 
 static inline int64_t attn_index_at(const attn_index *index, int64_t i)
 {
     return index->bits == 32 ? ((const int32_t *)index->data)[i * index->stride]
                              : ((const int64_t *)index->data)[i * index->stride];
+}
+
+static inline int64_t attn_table_at(const attn_table *table, int64_t request, int64_t row, int64_t entry)
+{
+    int64_t at = request * table->stride[0] + row * table->stride[1] + entry * table->stride[2];
+    return table->bits == 32 ? ((const int32_t *)table->data)[at] : ((const int64_t *)table->data)[at];
 }
 
 /* Rows of sample (or packed sequence) b: queries [q0, q0 + q_len) of the q tensor, keys [k0, k0 + kv_len) of
@@ -166,6 +207,19 @@ static inline attn_rows attn_call_rows(const attn_call *call, int64_t b)
     return r;
 }
 
+/* Where key `key` of sample b lies in k (with k_stride), v or a scale (with its stride; head of kv): elements
+ * from its start. Host memory only. */
+static inline int64_t attn_call_key(const attn_call *call, const int64_t *stride, const attn_rows *rows,
+                                    int64_t b, int64_t head, int64_t key)
+{
+    int64_t page = b, row = rows->k0 + key, size = call->problem->block_size;
+    if (size > 0) {
+        page = attn_table_at(&call->block_table, b, 0, key / size);
+        row = key % size;
+    }
+    return page * stride[0] + row * stride[1] + head * stride[2];
+}
+
 static inline int attn_call_cancelled(const attn_call *call)
 {
 #if defined(__GNUC__)
@@ -174,6 +228,12 @@ static inline int attn_call_cancelled(const attn_call *call)
     return call->cancel && *(const volatile int32_t *)call->cancel;
 #endif
 }
+
+/* The features of calls over a cache and of what servers ask for with it: an implementation of plain tensors
+ * that states all of a list leaves these out. */
+#define ATTN_FEATURES_SERVING                                                                                \
+    (ATTN_FEATURE(PAGED) | ATTN_FEATURE(CACHE_DTYPE) | ATTN_FEATURE(ALIBI) | ATTN_FEATURE(PREFIX_RANGES) |   \
+     ATTN_FEATURE(TREE) | ATTN_FEATURE(SELECTED))
 
 /* ---- what the host offers --------------------------------------------------------------------- */
 

@@ -118,8 +118,8 @@ const attn_impl attn_cuda_flash = {
     .platform = "cuda",
     .backends = backends,
 #define ATTN_X(name, bit, text, sentence) | ATTN_FEATURE(name)
-    .features = (0 ATTN_FEATURE_LIST(ATTN_X)) &
-                ~(ATTN_FEATURE(SCORES) | ATTN_FEATURE(STRIDED) | ATTN_FEATURE(BLOCK_MAP)),
+    .features = (0 ATTN_FEATURE_LIST(ATTN_X)) & ~(ATTN_FEATURE(SCORES) | ATTN_FEATURE(STRIDED) |
+                                                  ATTN_FEATURE(BLOCK_MAP) | ATTN_FEATURES_SERVING),
 #undef ATTN_X
     .dtypes = 1u << ATTN_F16 | 1u << ATTN_BF16,
     .head_dim_max = 256,

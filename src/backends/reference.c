@@ -374,7 +374,7 @@ const attn_impl attn_reference_impl = {
     .platform = "cpu",
     .backends = backends,
 #define ATTN_X(name, bit, text, sentence) | ATTN_FEATURE(name)
-    .features = 0 ATTN_FEATURE_LIST(ATTN_X),
+    .features = (0 ATTN_FEATURE_LIST(ATTN_X)) & ~ATTN_FEATURES_SERVING,
 #undef ATTN_X
     .dtypes = 1u << ATTN_F32 | 1u << ATTN_F16 | 1u << ATTN_BF16 | 1u << ATTN_F64,
     .head_dim_max = 1024,

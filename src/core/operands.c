@@ -178,15 +178,15 @@ static attn_status read_index(attn_request *r, const char *name, const DLTensor 
     return ATTN_OK;
 }
 
-static attn_status check_lengths(const attn_index *index, int64_t most, attn_error *error)
+static attn_status check_lengths(const attn_index *index, bool paged, int64_t most, attn_error *error)
 {
     for (int64_t i = 0; i < index->count; i++) {
         int64_t n = attn_index_at(index, i);
         if (n < 0 || n > most)
             return attn_fail(error, ATTN_KIND_INVALID_VALUE,
-                             "kv_lengths[%" PRId64 "] is %" PRId64 "; k has %" PRId64
+                             "kv_lengths[%" PRId64 "] is %" PRId64 "; %s %" PRId64
                              " keys, a length is 0 to that",
-                             i, n, most);
+                             i, n, paged ? "block_table has room for" : "k has", most);
     }
     return ATTN_OK;
 }
@@ -227,15 +227,16 @@ static attn_status read_lengths(attn_request *r, const attn_view *q, const attn_
     const attn_args *a = &r->args;
     attn_problem *p = &r->problem;
     attn_view view;
-    if (!a->cu_seqlens_q != !a->cu_seqlens_k)
+    if (!a->cu_seqlens_q != !a->cu_seqlens_k && !a->cache)
         return attn_fail(error, ATTN_KIND_INVALID_VALUE,
                          "%s was given without %s; packed sequences need both",
                          a->cu_seqlens_q ? "cu_seqlens_q" : "cu_seqlens_k",
                          a->cu_seqlens_q ? "cu_seqlens_k" : "cu_seqlens_q");
     if (a->cu_seqlens_q) {
         ATTN_TRY(read_cu(r, "cu_seqlens_q", a->cu_seqlens_q, q->shape[S], &r->call.cu_q, error));
-        ATTN_TRY(read_cu(r, "cu_seqlens_k", a->cu_seqlens_k, k->shape[S], &r->call.cu_k, error));
-        if (r->call.cu_q.count != r->call.cu_k.count)
+        if (!a->cache)
+            ATTN_TRY(read_cu(r, "cu_seqlens_k", a->cu_seqlens_k, k->shape[S], &r->call.cu_k, error));
+        if (!a->cache && r->call.cu_q.count != r->call.cu_k.count)
             return attn_fail(error, ATTN_KIND_INVALID_SHAPE,
                              "cu_seqlens_q has %" PRId64 " entries and cu_seqlens_k %" PRId64
                              "; both have sequences + 1",
@@ -246,23 +247,31 @@ static attn_status read_lengths(attn_request *r, const attn_view *q, const attn_
     if (!a->kv_lengths) return ATTN_OK;
     ATTN_TRY(read_index(r, "kv_lengths", a->kv_lengths, &r->call.kv_lengths, &view, error));
     ATTN_TRY(attn_check_size(&view, 0, p->batch, "the batch of q", error));
-    if (p->device_type == kDLCPU) ATTN_TRY(check_lengths(&r->call.kv_lengths, p->kv_len, error));
+    if (p->device_type == kDLCPU)
+        ATTN_TRY(check_lengths(&r->call.kv_lengths, a->cache != NULL, p->kv_len, error));
+    if (a->cache) return attn_check_table(r, error);
     p->features |= ATTN_FEATURE(LENGTHS);
     return ATTN_OK;
+}
+
+attn_status attn_read_heads(attn_request *r, const char *name, const DLTensor *tensor, attn_view *view,
+                            attn_error *error)
+{
+    ATTN_TRY(attn_read_tensor(r, name, tensor, 1, 1, ATTN_INPUT, view, error));
+    if (view->dtype != ATTN_F32)
+        return attn_fail(error, ATTN_KIND_INVALID_DTYPE, "%s is %s; it is fp32", name,
+                         attn_dtype_word(view->dtype));
+    ATTN_TRY(attn_check_size(view, 0, r->problem.heads, "the number of query heads", error));
+    if (view->shape[0] <= 1 || view->stride[0] == 1) return ATTN_OK;
+    return attn_fail(error, ATTN_KIND_INVALID_LAYOUT, "%s has stride %" PRId64 "; its heads lie side by side",
+                     name, view->stride[0]);
 }
 
 static attn_status read_sinks(attn_request *r, attn_error *error)
 {
     attn_view view;
     if (!r->args.sinks) return ATTN_OK;
-    ATTN_TRY(attn_read_tensor(r, "sinks", r->args.sinks, 1, 1, ATTN_INPUT, &view, error));
-    if (view.dtype != ATTN_F32)
-        return attn_fail(error, ATTN_KIND_INVALID_DTYPE, "sinks is %s; it is fp32",
-                         attn_dtype_word(view.dtype));
-    ATTN_TRY(attn_check_size(&view, 0, r->problem.heads, "the number of query heads", error));
-    if (view.shape[0] > 1 && view.stride[0] != 1)
-        return attn_fail(error, ATTN_KIND_INVALID_LAYOUT,
-                         "sinks has stride %" PRId64 "; its heads lie side by side", view.stride[0]);
+    ATTN_TRY(attn_read_heads(r, "sinks", r->args.sinks, &view, error));
     r->call.sinks = (const float *)(const void *)view.data;
     r->problem.features |= ATTN_FEATURE(SINKS);
     return ATTN_OK;
@@ -398,5 +407,6 @@ attn_status attn_read_operands(attn_request *r, const attn_view *q, const attn_v
     ATTN_TRY(read_sinks(r, error));
     ATTN_TRY(read_spans(r, error));
     ATTN_TRY(read_block_map(r, error));
-    return read_positions(r, error);
+    ATTN_TRY(read_positions(r, error));
+    return attn_read_keys(r, error);
 }

@@ -45,15 +45,20 @@ static attn_status check_device(const attn_site *site, const attn_view *v, attn_
         site->device.device_id);
 }
 
-attn_status attn_read_tensor(attn_request *r, const char *name, const DLTensor *tensor, int least, int most,
-                             attn_use use, attn_view *view, attn_error *error)
+attn_status attn_note_tensor(attn_request *r, const attn_view *view, attn_use use, attn_error *error)
 {
-    ATTN_TRY(attn_view_read(name, tensor, least, most, view, error));
     ATTN_TRY(check_device(r->site, view, error));
     if (use == ATTN_OUTPUT) ATTN_TRY(attn_view_writable(view, error));
     r->uses[r->tensor_count] = use;
     r->tensors[r->tensor_count++] = *view;
     return ATTN_OK;
+}
+
+attn_status attn_read_tensor(attn_request *r, const char *name, const DLTensor *tensor, int least, int most,
+                             attn_use use, attn_view *view, attn_error *error)
+{
+    ATTN_TRY(attn_view_read(name, tensor, least, most, view, error));
+    return attn_note_tensor(r, view, use, error);
 }
 
 static attn_status read_bsnd(attn_request *r, const char *name, const DLTensor *tensor, attn_use use,
@@ -69,13 +74,8 @@ static attn_status read_bsnd(attn_request *r, const char *name, const DLTensor *
     return ATTN_OK;
 }
 
-static attn_status check_dtypes(const attn_site *site, const attn_view *q, const attn_view *k,
-                                const attn_view *v, attn_error *error)
+static attn_status check_query_dtype(const attn_site *site, const attn_view *q, attn_error *error)
 {
-    if (q->dtype != k->dtype || q->dtype != v->dtype)
-        return attn_fail(error, ATTN_KIND_INVALID_DTYPE,
-                         "q %s, k %s, v %s: the three element types differ; convert them to one",
-                         attn_dtype_word(q->dtype), attn_dtype_word(k->dtype), attn_dtype_word(v->dtype));
     if (!floating(q->dtype))
         return attn_fail(error, ATTN_KIND_INVALID_DTYPE,
                          "q, k and v are %s; attention takes fp32, fp16, bf16 (fp64 on the reference)",
@@ -88,15 +88,30 @@ static attn_status check_dtypes(const attn_site *site, const attn_view *q, const
     return ATTN_OK;
 }
 
+static attn_status check_dtypes(const attn_site *site, const attn_view *q, const attn_view *k,
+                                const attn_view *v, attn_error *error)
+{
+    if (q->dtype != k->dtype || q->dtype != v->dtype)
+        return attn_fail(error, ATTN_KIND_INVALID_DTYPE,
+                         "q %s, k %s, v %s: the three element types differ; convert them to one",
+                         attn_dtype_word(q->dtype), attn_dtype_word(k->dtype), attn_dtype_word(v->dtype));
+    return check_query_dtype(site, q, error);
+}
+
+static attn_status check_query(const attn_site *site, const attn_view *q, attn_error *error)
+{
+    ATTN_TRY(attn_check_size(q, H, site->heads, "the layer's number of heads", error));
+    return attn_check_size(q, D, site->head_dim, "the layer's head_dim", error);
+}
+
 /* Heads and head sizes of the site, batch and lengths of each other. */
 static attn_status check_qkv(const attn_site *site, const attn_view *q, const attn_view *k,
                              const attn_view *v, attn_error *error)
 {
     ATTN_TRY(check_dtypes(site, q, k, v, error));
-    ATTN_TRY(attn_check_size(q, H, site->heads, "the layer's number of heads", error));
+    ATTN_TRY(check_query(site, q, error));
     ATTN_TRY(attn_check_size(k, H, site->kv_heads, "the layer's number of kv heads", error));
     ATTN_TRY(attn_check_size(v, H, site->kv_heads, "the layer's number of kv heads", error));
-    ATTN_TRY(attn_check_size(q, D, site->head_dim, "the layer's head_dim", error));
     ATTN_TRY(attn_check_size(k, D, site->head_dim, "the layer's head_dim", error));
     ATTN_TRY(attn_check_size(v, D, site->value_head_dim, "the layer's value_head_dim", error));
     ATTN_TRY(attn_check_size(k, B, q->shape[B], "the batch of q", error));
@@ -219,7 +234,7 @@ static void fill_problem(const attn_site *site, attn_request *r, const attn_view
 {
     attn_problem *p = &r->problem;
     attn_site_problem(site, p);
-    p->dtype = q->dtype;
+    p->dtype = p->kv_dtype = q->dtype;
     p->out_dtype = out->dtype;
     p->batch = q->shape[B];
     p->q_len = q->shape[S];
@@ -266,6 +281,23 @@ static attn_status read_args_struct(const attn_args *args, attn_request *r, attn
     return ATTN_OK;
 }
 
+static attn_status read_qkv(attn_request *r, attn_view *q, attn_view *k, attn_view *v, attn_error *error)
+{
+    const attn_args *a = &r->args;
+    ATTN_TRY(read_bsnd(r, "q", a->q, ATTN_INPUT, q, error));
+    if (a->cache) {
+        ATTN_TRY(check_query_dtype(r->site, q, error));
+        ATTN_TRY(check_query(r->site, q, error));
+        return attn_read_cache(r, k, v, error);
+    }
+    if (a->block_table)
+        return attn_fail(error, ATTN_KIND_INVALID_VALUE,
+                         "block_table was given without a cache; pass attn_args.cache or leave it NULL");
+    ATTN_TRY(read_bsnd(r, "k", a->k, ATTN_INPUT, k, error));
+    ATTN_TRY(read_bsnd(r, "v", a->v, ATTN_INPUT, v, error));
+    return check_qkv(r->site, q, k, v, error);
+}
+
 attn_status attn_request_read(const attn_site *site, const attn_args *args, attn_request *r,
                               attn_error *error)
 {
@@ -274,13 +306,11 @@ attn_status attn_request_read(const attn_site *site, const attn_args *args, attn
     r->site = site;
     ATTN_TRY(read_args_struct(args, r, error));
     const attn_args *a = &r->args;
-    ATTN_TRY(read_bsnd(r, "q", a->q, ATTN_INPUT, &q, error));
-    ATTN_TRY(read_bsnd(r, "k", a->k, ATTN_INPUT, &k, error));
-    ATTN_TRY(read_bsnd(r, "v", a->v, ATTN_INPUT, &v, error));
-    ATTN_TRY(check_qkv(site, &q, &k, &v, error));
+    ATTN_TRY(read_qkv(r, &q, &k, &v, error));
     ATTN_TRY(read_joint(site, r, &q, &k, &v, error));
     ATTN_TRY(read_outputs(r, &q, &v, &out, error));
     fill_problem(site, r, &q, &k, &v, &out);
+    if (a->cache) ATTN_TRY(attn_fill_cache(r, error));
     ATTN_TRY(attn_read_operands(r, &q, &k, error));
     ATTN_TRY(check_overlap(r, error));
     r->problem.align = 64;

@@ -14,7 +14,20 @@ typedef struct attn_joint_pair {
 
 typedef enum attn_use { ATTN_INPUT, ATTN_OUTPUT } attn_use;
 
-enum { ATTN_TENSORS = 20 }; /* more than attn_args can name */
+enum { ATTN_TENSORS = 32 }; /* more than attn_args can name */
+
+/* A cache, checked: axes are those of NHD whatever its layout is. Of a latent cache v is a part of k. */
+typedef struct attn_pages {
+    attn_view k, v, k_scale, v_scale;
+    int32_t k_form, v_form; /* attn_scale_form */
+    int64_t k_scale_stride[3], v_scale_stride[3];
+    bool latent;
+} attn_pages;
+
+/* Fails with invalid_struct, invalid_value, invalid_shape, invalid_dtype, invalid_layout. Heads and widths of
+ * 0 are not known. */
+attn_status attn_cache_read(const attn_cache *cache, int64_t heads, int64_t width, int64_t value_width,
+                            attn_pages *pages, attn_error *error);
 
 typedef struct attn_request {
     const attn_site *site;
@@ -28,6 +41,9 @@ typedef struct attn_request {
     bool at_fault; /* the implementation itself failed, in plan or in run */
     attn_joint_pair jq, jk, jv, jout, jkey;
     size_t joint_bytes; /* area that attn_joint_gather fills */
+    attn_pages pages;   /* of a call over a cache */
+    attn_view table;
+    int64_t blocks;
 } attn_request;
 
 /* Checks everything that does not depend on an implementation. With joint tensors the problem is that of the

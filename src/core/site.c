@@ -104,7 +104,7 @@ void attn_site_problem(const attn_site *site, attn_problem *p)
 {
     memset(p, 0, sizeof *p);
     p->size = sizeof *p;
-    p->dtype = p->out_dtype = site->dtype;
+    p->dtype = p->kv_dtype = p->out_dtype = site->dtype;
     p->causal = site->causal;
     p->alignment = site->alignment;
     p->window = site->window;
