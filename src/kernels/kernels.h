@@ -111,16 +111,22 @@ static inline int32_t attn_chunk_start(int32_t rows, int32_t chunks, int32_t c)
     return (int32_t)((int64_t)rows * c / chunks);
 }
 
+/* Compilers take a function that does nothing but prefetch for one without effect, and drop its calls; the
+ * empty statement is an effect. */
+#define ATTN_PREFETCHES __asm__ volatile("")
+
 /* Rows of a tensor lie far apart, each at the start of another page, where no hardware prefetcher expects
  * them. */
 static inline void attn_prefetch(const void *row, int64_t stride, int64_t n, int64_t element_bytes)
 {
+    ATTN_PREFETCHES;
     if (stride != 1) return;
     for (int64_t at = 0; at < n * element_bytes; at += 64) __builtin_prefetch((const char *)row + at, 0, 2);
 }
 
 static inline void attn_prefetch_write(void *row, int64_t stride, int64_t n, int64_t element_bytes)
 {
+    ATTN_PREFETCHES;
     if (stride != 1) return;
     for (int64_t at = 0; at < n * element_bytes; at += 64) __builtin_prefetch((char *)row + at, 1, 2);
 }
