@@ -182,7 +182,7 @@ static void expect_rows(const flash_rows *job, const flash_tile *t, int use_mask
             out = (int64_t)flash_element_bytes(p->out_dtype);
     for (int32_t n = r + rows; use_mask && p->mask_stride[2] && n < r + 2 * rows && n < job->rows; n++)
         attn_prefetch(mask_row(job, n, t->first), p->mask_stride[3], t->keys, mask_bytes(p));
-    for (int32_t n = 0; n < rows && t->last; n++)
+    for (int32_t n = 0; n < rows && t->last && !t->direct; n++)
         attn_prefetch_write(flash_out_row(job, r + n), p->out_stride[3], p->value_head_dim, out);
     for (int32_t n = 0; n < rows && t->starts && job->first_next >= 0; n++)
         attn_prefetch(flash_query_row(job, job->first_next + flash_row_of(job, r + n) - job->first,
