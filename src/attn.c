@@ -204,12 +204,13 @@ static attn_status judge_anew(attn_layer *l, const attn_problem *problem, const 
 {
     attn_context *c = l->context;
     attn_court court = court_of(l, c->trace, c->trace_user);
+    char why[300];
+    attn_clauses_say(&against->clauses, why, sizeof why);
     if (l->choice.explicit_choice)
-        return attn_fail(
-            error, against->first,
-            "%s, chosen by %s for role '%.60s', cannot serve this call: %.300s; choose another backend or "
-            "'auto'",
-            l->choice.backend->name, l->choice.source, l->role, against->text);
+        return attn_fail(error, against->first,
+                         "%s, chosen by %.60s for role '%.30s', cannot serve this call: %s; choose another "
+                         "backend or 'auto'",
+                         l->choice.backend->name, l->choice.source, l->role, why);
     court.demoted = l->demoted;
     attn_choice next; /* a failure leaves the layer as it was */
     ATTN_TRY(attn_policy_diffusion(&court, c->config, l->category, problem, &next, error));
@@ -217,8 +218,7 @@ static attn_status judge_anew(attn_layer *l, const attn_problem *problem, const 
     if (l->rejudged || !against->count) return ATTN_OK;
     l->rejudged = true;
     attn_context_log(c, ATTN_LOG_WARNING, "role '%.60s': this call cannot run on %s (%s), so %s runs it: %s",
-                     l->role, l->choice.backend->name, against->text, l->current.backend->name,
-                     l->current.reason);
+                     l->role, l->choice.backend->name, why, l->current.backend->name, l->current.reason);
     return ATTN_OK;
 }
 
@@ -293,17 +293,33 @@ static bool empty(const attn_problem *p)
     return !p->batch || !p->heads || !p->q_len;
 }
 
+static bool on_host(const attn_layer *l)
+{
+    return l->site.device.device_type == kDLCPU;
+}
+
+/* Workers are threads of the host; a device is one. */
+static int32_t workers_of(const attn_layer *l)
+{
+    return on_host(l) ? l->context->host.threads : 1;
+}
+
 static attn_status run_in(attn_layer *l, attn_request *r, char *memory, size_t stride, attn_error *error)
 {
     attn_context *c = l->context;
+    const attn_device *mover = NULL;
     const attn_plan *plan = l->plan;
     size_t shared = (plan->workspace.shared_bytes + ATTN_ALIGN - 1) / ATTN_ALIGN * ATTN_ALIGN;
     r->call.problem = &r->problem;
-    r->call.workers = c->host.threads;
-    r->call.shared = memory + r->joint_bytes;
-    r->call.scratch = memory + r->joint_bytes + shared;
+    r->call.workers = workers_of(l);
+    r->call.shared = memory ? memory + r->joint_bytes : NULL; /* a device's call may need none */
+    r->call.scratch = memory ? memory + r->joint_bytes + shared : NULL;
     r->call.scratch_stride = stride;
-    if (r->joint) attn_joint_gather(r, memory);
+    if (r->joint) {
+        mover = attn_device_find(c, l->site.device.device_type, error);
+        if (!mover) return ATTN_NOT_AVAILABLE;
+        ATTN_TRY(attn_joint_gather(r, mover, memory, error));
+    }
     attn_error why = ATTN_ERROR_INIT;
     attn_status status = plan->slot->impl.run(&c->host, plan->state, &r->call, &why);
     r->at_fault = status != ATTN_OK;
@@ -311,8 +327,7 @@ static attn_status run_in(attn_layer *l, attn_request *r, char *memory, size_t s
     if (attn_call_cancelled(&r->call))
         return attn_fail(error, ATTN_KIND_CANCELLED,
                          "the call was cancelled by the caller's flag; outputs are undefined");
-    if (r->joint) attn_joint_scatter(r, memory);
-    return ATTN_OK;
+    return r->joint ? attn_joint_scatter(r, mover, memory, error) : ATTN_OK;
 }
 
 static attn_status run_in_callers(attn_layer *l, attn_request *r, size_t stride, size_t total,
@@ -328,13 +343,24 @@ static attn_status run_in_callers(attn_layer *l, attn_request *r, size_t stride,
     return run_in(l, r, r->args.workspace, stride, error);
 }
 
+static attn_status run_on_device(attn_layer *l, attn_request *r, size_t stride, size_t total,
+                                 attn_error *error)
+{
+    attn_space *space;
+    if (!total) return run_in(l, r, NULL, 0, error);
+    ATTN_TRY(attn_space_take(l->context, l->site.device, r->args.stream, total, &space, error));
+    attn_status status = run_in(l, r, space->memory[space->count - 1], stride, error);
+    attn_space_give(space);
+    return status;
+}
+
 static attn_status run(attn_layer *l, attn_request *r, attn_error *error)
 {
     size_t stride, total;
     attn_context *c = l->context;
-    if (!attn_plan_bytes(l->plan, c->host.threads, r->joint_bytes, &stride, &total))
-        return too_large(l, error);
+    if (!attn_plan_bytes(l->plan, workers_of(l), r->joint_bytes, &stride, &total)) return too_large(l, error);
     if (r->args.workspace) return run_in_callers(l, r, stride, total, error);
+    if (!on_host(l)) return run_on_device(l, r, stride, total, error);
     attn_lease *lease = attn_workspace_borrow(&c->workspaces, total);
     if (!lease)
         return attn_fail(
@@ -407,9 +433,8 @@ attn_status attn_workspace_size(attn_layer *l, const attn_args *args, size_t *by
     size_t stride;
     if (!bytes) return attn_fail(error, ATTN_KIND_INVALID_VALUE, "bytes is NULL; pass a place for the size");
     ATTN_TRY(prepare(l, args, &r, error));
-    return attn_plan_bytes(l->plan, l->context->host.threads, r.joint_bytes, &stride, bytes)
-               ? ATTN_OK
-               : too_large(l, error);
+    return attn_plan_bytes(l->plan, workers_of(l), r.joint_bytes, &stride, bytes) ? ATTN_OK
+                                                                                  : too_large(l, error);
 }
 
 /* Results may differ in their last bits where a profile holds, so it is said whenever a choice is explained.

@@ -282,6 +282,7 @@ static attn_status init(attn_context *c, const attn_options *o, attn_error *erro
     attn_workspaces_init(&c->workspaces, &c->allocator);
     attn_plans_init(&c->plans, o->plan_cache);
     attn_lock_init(&c->answers.lock);
+    attn_lock_init(&c->spaces_lock);
     attn_lock_init(&c->log_lock);
     c->registry.allocator = &c->allocator;
     init_host(c, o);
@@ -341,6 +342,7 @@ void attn_close(attn_context *c)
     attn_plans_clear(c);
     attn_answers_clear(c);
     attn_workspaces_clear(&c->workspaces);
+    attn_spaces_clear(c);
     attn_config_free(c->config);
     attn_registry_clear(&c->registry);
     while (c->logged) {

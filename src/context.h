@@ -4,6 +4,7 @@
 
 #include "core/memory.h"
 #include "core/problem.h"
+#include "device.h"
 #include "platform/platform.h"
 #include "policy/policy.h"
 #include "profile.h"
@@ -58,6 +59,8 @@ struct attn_context {
     attn_probed *probes;
     size_t probe_count;
     attn_workspaces workspaces;
+    attn_lock spaces_lock;
+    attn_space *spaces; /* of streams of devices */
     attn_plans plans;
     attn_answers answers;
     const attn_platform *platform;

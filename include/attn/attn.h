@@ -639,7 +639,9 @@ typedef struct attn_args {
     const attn_query_range *query_ranges; /* host; must tile [0, Sq) in order */
     const int32_t *cancel;                /* polled now and then; non-zero ends the call with `cancelled` */
     void *stream;                         /* of the device; NULL: its default */
-    void *workspace; /* of the layer's device, 64-byte aligned; NULL: the context's own */
+    void *workspace; /* of the layer's device, 64-byte aligned; NULL: the context's own, on a device one for
+                        each stream, made or enlarged by the first call that needs it and kept until the
+                        context closes */
     size_t workspace_bytes;
     int64_t query_start; /* top-left alignment only: position of query 0 */
     int32_t mask_kind;   /* attn_mask_kind */
@@ -765,6 +767,53 @@ typedef struct attn_cache_rows {
  * beyond the cache; nothing is written then), device_mismatch. */
 ATTN_API attn_status attn_cache_write(attn_context *context, const attn_cache *cache,
                                       const attn_cache_rows *rows, attn_error *error);
+
+/* ---- memory of devices ------------------------------------------------------------------------ */
+
+/* For programs that hold their tensors in host memory and have no other way to a device. The module of the
+ * device's platform does the work; the host ({kDLCPU, 0}) is a device like the others, so that one program
+ * serves both. Streams are the device's own, NULL its default one; what is enqueued on a stream is done in
+ * that order. Any thread may call. All fail with package_missing when no module offers the device,
+ * device_mismatch when it is not there, out_of_memory, and internal with the device's own words. */
+
+/* *memory: `bytes` of the device, at least 64-byte aligned, contents undefined; released by attn_device_free
+ * before the context closes. */
+ATTN_API attn_status attn_device_alloc(attn_context *context, DLDevice device, size_t bytes, void **memory,
+                                       attn_error *error);
+ATTN_API void attn_device_free(attn_context *context, DLDevice device, void *memory); /* NULL is allowed */
+/* Enqueues a copy; either side may be memory of the host or of the device. From ordinary host memory it may
+ * be reused on return; host memory that is written to is ready after attn_device_wait. */
+ATTN_API attn_status attn_device_copy(attn_context *context, DLDevice device, void *to, const void *from,
+                                      size_t bytes, void *stream, attn_error *error);
+ATTN_API attn_status attn_device_fill(attn_context *context, DLDevice device, void *to, int byte,
+                                      size_t bytes, void *stream, attn_error *error);
+/* Returns when all that was enqueued on the stream is done; tells of what failed meanwhile. */
+ATTN_API attn_status attn_device_wait(attn_context *context, DLDevice device, void *stream,
+                                      attn_error *error);
+/* Marks a place in a stream, for attn_device_seconds: *mark NULL makes a mark (released by
+ * attn_device_unmark), else that mark is moved here. Seconds between two marks, as the device counts them;
+ * waits for both. */
+ATTN_API attn_status attn_device_mark(attn_context *context, DLDevice device, void *stream, void **mark,
+                                      attn_error *error);
+ATTN_API attn_status attn_device_seconds(attn_context *context, DLDevice device, void *from, void *to,
+                                         double *seconds, attn_error *error);
+ATTN_API void attn_device_unmark(attn_context *context, DLDevice device, void *mark); /* NULL is allowed */
+/* Enqueues matrix products that keep the device busy for some milliseconds with all that its units for a
+ * dtype can do; *flop is their number. Fails with feature_unsupported where the device offers none (the
+ * host), and dtype_unsupported. */
+ATTN_API attn_status attn_device_saturate(attn_context *context, DLDevice device, attn_dtype dtype,
+                                          void *stream, double *flop, attn_error *error);
+
+/* What is not known stays zero. */
+typedef struct attn_device_limits {
+    uint32_t size;
+    int32_t count; /* devices of this type */
+    int64_t memory_free, memory_total;
+    int64_t cache_bytes; /* of the largest cache */
+    char name[128];
+} attn_device_limits;
+ATTN_API attn_status attn_device_get_limits(attn_context *context, DLDevice device,
+                                            attn_device_limits *limits, attn_error *error);
 
 /* ---- resolving without a layer ---------------------------------------------------------------- */
 

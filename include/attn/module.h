@@ -51,9 +51,10 @@ typedef struct attn_problem {
     int64_t q_len, kv_len; /* per sample; packed: totals over all sequences */
     int64_t head_dim, value_head_dim;
     int64_t window_left, window_right;
-    int64_t align;       /* largest power of two, at most 64, that divides every address and byte stride */
-    double scale;        /* final: never 0 */
-    double softcap;      /* 0: off */
+    int64_t align;  /* largest power of two, at most 64, that divides the addresses of q, k, v and out and
+                       their byte strides; channels side by side do not count */
+    double scale;   /* final: never 0 */
+    double softcap; /* 0: off */
     int64_t q_stride[4]; /* batch, sequence, head, channel; packed: batch stride 0 */
     int64_t k_stride[4];
     int64_t v_stride[4];
@@ -152,7 +153,9 @@ typedef struct attn_call {
     const int32_t *cancel;
     void *stream;
     /* Workspace, as planned: shared_bytes at `shared`, and thread_bytes for worker w at
-     * (char *)scratch + w * scratch_stride. All 64-byte aligned; contents undefined. */
+     * (char *)scratch + w * scratch_stride. All 64-byte aligned; contents undefined. On a device it is memory
+     * of that device, there is one worker, and calls on one stream get the same memory one after the other.
+     */
     void *shared;
     void *scratch;
     size_t scratch_stride;
@@ -365,6 +368,39 @@ typedef struct attn_platform {
     uint32_t reserved;
 } attn_platform;
 
+/* ---- device ----------------------------------------------------------------------------------- */
+
+/* What runs on one kind of device beside the implementations: its memory, copies and time. A platform says
+ * what a machine is like without touching a device; this touches it. Of several modules that offer the same
+ * device type, the one loaded first serves. Streams are the device's own (cudaStream_t), NULL its default
+ * one. What is enqueued on a stream is done in that order and may return before it is done. Every function
+ * may be called from any thread and turns what the device says into a status at once. All but saturate are
+ * required. */
+typedef struct attn_device {
+    uint32_t size;
+    int32_t device_type;  /* DLDeviceType */
+    const char *platform; /* "cuda" */
+    /* At least 256-byte aligned, contents undefined. Works also while the calling thread captures a stream.
+     */
+    attn_status (*alloc)(int32_t device, size_t bytes, void **memory, attn_error *error);
+    void (*release)(int32_t device, void *memory); /* waits for what uses it */
+    /* Enqueues `rows` rows of `width` bytes; pitches are bytes from row to row and at least the width. Either
+     * side is memory of the host or of this device; ordinary host memory may be reused on return. */
+    attn_status (*copy)(int32_t device, void *to, int64_t to_pitch, const void *from, int64_t from_pitch,
+                        size_t width, int64_t rows, void *stream, attn_error *error);
+    attn_status (*fill)(int32_t device, void *to, int byte, size_t bytes, void *stream, attn_error *error);
+    attn_status (*wait)(int32_t device, void *stream, attn_error *error); /* for all that was enqueued */
+    /* A mark is a place in a stream; *mark NULL makes one, else it is set anew. seconds waits for both. */
+    attn_status (*mark)(int32_t device, void *stream, void **mark, attn_error *error);
+    attn_status (*seconds)(int32_t device, void *from, void *to, double *seconds, attn_error *error);
+    void (*unmark)(int32_t device, void *mark);
+    attn_status (*limits)(int32_t device, attn_device_limits *limits, attn_error *error);
+    /* Enqueues matrix products that keep the device's units for a dtype as busy as they can be, for a few
+     * milliseconds, and says how many operations they are: with marks around it, what the device can do at
+     * most. Fails with dtype_unsupported where there are no such units. NULL: not offered. */
+    attn_status (*saturate)(int32_t device, attn_dtype dtype, void *stream, double *flop, attn_error *error);
+} attn_device;
+
 /* The module header. size, abi_major and abi_minor keep their places in every version. */
 typedef struct attn_module {
     uint32_t size;
@@ -375,6 +411,7 @@ typedef struct attn_module {
     const char *license;
     const attn_impl *const *impls;         /* NULL-terminated; NULL: none */
     const attn_platform *const *platforms; /* NULL-terminated; NULL: none */
+    const attn_device *const *devices;     /* NULL-terminated; NULL: none */
 } attn_module;
 
 typedef const attn_module *(*attn_module_fn)(void);

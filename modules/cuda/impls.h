@@ -7,4 +7,7 @@
 extern const attn_impl attn_cuda_reference;
 extern const attn_impl attn_cuda_flash;
 
+/* memory.c */
+extern const attn_device attn_cuda_device;
+
 #endif

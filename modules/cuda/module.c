@@ -3,6 +3,8 @@
 
 static const attn_impl *const impls[] = {&attn_cuda_flash, &attn_cuda_reference, NULL};
 
+static const attn_device *const devices[] = {&attn_cuda_device, NULL};
+
 static const attn_module module = {
     .size = sizeof(attn_module),
     .abi_major = ATTN_MODULE_MAJOR,
@@ -11,6 +13,7 @@ static const attn_module module = {
     .version = ATTN_CUDA_VERSION,
     .license = "Apache-2.0",
     .impls = impls,
+    .devices = devices,
 };
 
 ATTN_MODULE_EXPORT const attn_module *attn_module_v1(void);

@@ -12,15 +12,27 @@
         if (attn_try_status) return attn_try_status;                                                         \
     } while (0)
 
-/* Collects what speaks against one candidate: keeps the first kind and the joined text, tells each to the
- * sink. */
+/* Clauses of a sentence that may be too many for it. */
+typedef struct attn_clauses {
+    int count;       /* of all that were added */
+    int kept;        /* of those in text */
+    char text[2048]; /* clauses, each ended by a newline */
+} attn_clauses;
+
+void attn_clauses_add(attn_clauses *list, const char *clause);
+/* "first; second; and 3 more": whole clauses as they fit, the first at least (cut at a word if it must be).
+ * Returns text. */
+const char *attn_clauses_say(const attn_clauses *list, char *text, size_t bytes);
+
+/* Collects what speaks against one candidate: keeps the first kind and the clauses, tells each to the sink.
+ */
 struct attn_reasons {
     attn_trace_fn sink; /* may be NULL */
     void *user;
     attn_trace who; /* role, source, backend, implementation of the candidate */
     int count;
     attn_kind first;
-    char text[400]; /* "first; second; ..." cut at the end */
+    attn_clauses clauses;
 };
 
 /* The first kind of a status that is a failure; INTERNAL for a status that has none. */

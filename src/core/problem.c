@@ -181,13 +181,6 @@ static attn_status read_joint(const attn_site *site, attn_request *r, attn_view 
         return ATTN_OK;
     }
     ATTN_TRY(check_joint_args(a, error));
-    /* The joined copies are made by the host. */
-    if (site->device.device_type != kDLCPU)
-        return attn_fail(
-            error, ATTN_KIND_FEATURE_UNSUPPORTED,
-            "joint tensors were given to a layer on DLPack device %d:%d; they are joined on the host only, "
-            "so concatenate them before the call",
-            (int)site->device.device_type, site->device.device_id);
     r->jq.main = *q, r->jk.main = *k, r->jv.main = *v;
     ATTN_TRY(read_bsnd(r, "joint_q", a->joint_q, ATTN_INPUT, &r->jq.joint, error));
     ATTN_TRY(read_bsnd(r, "joint_k", a->joint_k, ATTN_INPUT, &r->jk.joint, error));
@@ -320,7 +313,9 @@ attn_status attn_request_read(const attn_site *site, const attn_args *args, attn
     r->call.problem = &r->problem;
     r->call.cancel = a->cancel;
     r->call.stream = a->stream;
-    if (!r->joint || attn_joint_layout(r)) return ATTN_OK;
+    if (!r->joint) return ATTN_OK;
+    if (site->device.device_type && site->device.device_type != kDLCPU) ATTN_TRY(attn_joint_check(r, error));
+    if (attn_joint_layout(r)) return ATTN_OK;
     return attn_fail(
         error, ATTN_KIND_OUT_OF_MEMORY,
         "the joined q, k and v would exceed the address space; check the shapes of the joint tensors");

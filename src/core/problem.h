@@ -53,7 +53,13 @@ attn_status attn_request_read(const attn_site *site, const attn_args *args, attn
 
 /* joint.c: lays out, fills and scatters the joined copies. */
 bool attn_joint_layout(attn_request *request); /* false: larger than the address space */
-void attn_joint_gather(attn_request *request, void *area);
-void attn_joint_scatter(const attn_request *request, void *area);
+/* By the functions of the device that holds the tensors (of the host: attn_device_host); what they enqueue is
+ * in the order of the call's stream. */
+attn_status attn_joint_gather(attn_request *request, const attn_device *device, void *area,
+                              attn_error *error);
+attn_status attn_joint_scatter(const attn_request *request, const attn_device *device, void *area,
+                               attn_error *error);
+/* Fails with invalid_layout when a part cannot be moved as rows of bytes, which is all that devices do. */
+attn_status attn_joint_check(const attn_request *request, attn_error *error);
 
 #endif

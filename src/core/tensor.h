@@ -27,7 +27,8 @@ int64_t attn_view_count(const attn_view *view);
 attn_status attn_view_writable(const attn_view *view, attn_error *error);
 /* True when some byte may belong to both; views of one buffer interleaved with equal row strides may not. */
 bool attn_views_overlap(const attn_view *a, const attn_view *b);
-/* Largest power of two, at most `most`, that divides the address and every byte stride. */
+/* Largest power of two, at most `most`, that divides the address and every byte stride but that of channels
+ * which lie side by side on the last axis. */
 int64_t attn_view_align(const attn_view *view, int64_t most);
 /* Makes a 3-D view a 4-D one with a batch of one. */
 void attn_view_add_batch(attn_view *view);

@@ -86,20 +86,6 @@ static void take(attn_choice *choice, const attn_verdict *v, const char *reason)
     snprintf(choice->reason, sizeof choice->reason, "%s", reason);
 }
 
-/* As many whole reasons as fit; the first at least, cut if it must be. */
-static const char *brief(const char *reasons, char *text, size_t bytes)
-{
-    size_t length = strlen(reasons);
-    if (length >= bytes) {
-        length = 0;
-        for (const char *p = reasons; (p = strstr(p, "; ")) && (size_t)(p - reasons) < bytes; p += 2)
-            length = (size_t)(p - reasons);
-        /* A sentence may hold "; " before its way out: what was kept is still a clause. */
-    }
-    snprintf(text, bytes, "%.*s", (int)(length ? length : bytes - 1), reasons);
-    return text;
-}
-
 static attn_status obey(const attn_court *court, const char *name, const attn_problem *problem,
                         attn_choice *choice, attn_error *error)
 {
@@ -115,16 +101,17 @@ static attn_status obey(const attn_court *court, const char *name, const attn_pr
     if (!v.usable)
         return attn_fail(error, v.kind,
                          "%s, chosen by %.90s for role '%.40s', cannot run here: %s; usable instead: %s",
-                         b->name, court->source, court->role, brief(v.text, why, sizeof why),
+                         b->name, court->source, court->role, attn_clauses_say(&v.clauses, why, sizeof why),
                          usable_instead(court, problem, instead, sizeof instead));
     take(choice, &v, "chosen by name");
     return ATTN_OK;
 }
 
-static void pass_over(char *text, size_t bytes, const char *backend, const char *why)
+static void pass_over(attn_clauses *passed, const char *backend, const char *why)
 {
-    size_t used = strlen(text);
-    snprintf(text + used, bytes - used, "%s%s was passed over: %.300s", used ? "; " : "", backend, why);
+    char clause[400];
+    snprintf(clause, sizeof clause, "%s was passed over: %s", backend, why);
+    attn_clauses_add(passed, clause);
 }
 
 /* What stands against a route before its backend is judged; NULL: nothing. */
@@ -139,16 +126,18 @@ static const char *against(const attn_court *court, const struct route *route)
 }
 
 static bool try_route(const attn_court *court, const struct route *route, const attn_problem *problem,
-                      uint64_t *judged, char *passed, size_t bytes, attn_verdict *v)
+                      uint64_t *judged, attn_clauses *passed, attn_verdict *v)
 {
+    char reasons[300];
     const char *why = against(court, route);
     if (why) {
-        pass_over(passed, bytes, route->backend->name, why);
+        pass_over(passed, route->backend->name, why);
         return false;
     }
     attn_judge_backend(court, route->backend, problem, v);
     *judged |= (uint64_t)1 << index_of(court, v->backend);
-    if (!v->usable) pass_over(passed, bytes, route->backend->name, v->text);
+    if (!v->usable)
+        pass_over(passed, route->backend->name, attn_clauses_say(&v->clauses, reasons, sizeof reasons));
     return v->usable;
 }
 
@@ -165,23 +154,26 @@ static bool applies(const struct route *route, const char *platform)
 static attn_status choose(const attn_court *court, const attn_problem *problem, attn_choice *choice,
                           attn_error *error)
 {
-    char passed[400] = "", reason[512];
+    char over[360] = "", reason[512];
+    attn_clauses passed = {0};
     uint64_t judged = 0; /* routes name built-in backends, which are fewer than 64 */
     attn_verdict v = {.kind = ATTN_KIND_NOT_IMPLEMENTED};
     for (int i = 0; i < ROUTES && !choice->backend; i++) {
         if (!applies(&routes[i], court->facts->platform) ||
-            !try_route(court, &routes[i], problem, &judged, passed, sizeof passed, &v))
+            !try_route(court, &routes[i], problem, &judged, &passed, &v))
             continue;
+        attn_clauses_say(&passed, over, sizeof over);
         snprintf(reason, sizeof reason, "automatic choice for %s: %s%s%s", court->facts->platform,
-                 routes[i].why, *passed ? "; " : "", passed);
+                 routes[i].why, *over ? "; " : "", over);
         take(choice, &v, reason);
     }
     judge_rest(court, problem, judged);
     if (choice->backend) return ATTN_OK;
     /* The last candidate takes everything that can run at all, so its reason is the telling one. */
-    return attn_fail(error, v.kind, "no backend of platform %s can be chosen for role '%.60s': %.360s",
+    return attn_fail(error, v.kind, "no backend of platform %s can be chosen for role '%.60s': %s",
                      court->facts->platform, court->role,
-                     *passed ? passed : "it has no automatic choice; name a backend such as TORCH_SDPA");
+                     passed.count ? attn_clauses_say(&passed, over, sizeof over)
+                                  : "it has no automatic choice; name a backend such as TORCH_SDPA");
 }
 
 static const char *look_up(attn_court *court, const attn_config *config, const char *category,

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <strings.h>
 
+enum { WHOLE = 2 * sizeof(((attn_clauses *)0)->text) }; /* room for all clauses that are kept */
+
 static void check_features(const attn_impl *impl, const attn_problem *p, attn_reasons *reasons)
 {
     uint64_t missing = p->features & ~impl->features;
@@ -64,10 +66,17 @@ static void check_arch(const attn_court *court, const attn_impl *impl, attn_reas
 {
     int32_t arch = court->facts->has_capability ? court->facts->major * 10 + court->facts->minor : 0;
     bool low = impl->arch_min && arch < impl->arch_min, high = impl->arch_max && arch > impl->arch_max;
-    if (low || high)
-        attn_reason(reasons, ATTN_KIND_CAPABILITY_UNSUPPORTED,
-                    "%s is for architectures sm_%d to sm_%d, this is sm_%d", impl->name, impl->arch_min,
-                    impl->arch_max, arch);
+    char range[64], found[48] = "that of this device is not known";
+    if (!low && !high) return;
+    if (impl->arch_min == impl->arch_max)
+        snprintf(range, sizeof range, "architecture sm_%d", impl->arch_min);
+    else if (impl->arch_min && impl->arch_max)
+        snprintf(range, sizeof range, "architectures sm_%d to sm_%d", impl->arch_min, impl->arch_max);
+    else
+        snprintf(range, sizeof range, "architectures %s sm_%d", low ? "from" : "up to",
+                 low ? impl->arch_min : impl->arch_max);
+    if (arch) snprintf(found, sizeof found, "this is sm_%d", arch);
+    attn_reason(reasons, ATTN_KIND_CAPABILITY_UNSUPPORTED, "%s is for %s, %s", impl->name, range, found);
 }
 
 void attn_judge_impl(const attn_court *court, const attn_impl *impl, const attn_problem *problem,
@@ -102,15 +111,17 @@ static void try_impl(const attn_court *court, const attn_impl_slot *slot, const 
 {
     attn_reasons reasons;
     attn_trace who = *backend;
+    char whole[WHOLE];
     who.implementation = slot->impl.name;
     attn_reasons_start(&reasons, court->sink, court->user, &who);
     attn_judge_impl(court, &slot->impl, problem, &reasons);
-    tell(court, &who, reasons.count == 0, reasons.first, reasons.count ? reasons.text : slot->impl.summary);
+    tell(court, &who, reasons.count == 0, reasons.first,
+         reasons.count ? attn_clauses_say(&reasons.clauses, whole, sizeof whole) : slot->impl.summary);
     if (!reasons.count && !verdict->slot) {
         verdict->slot = slot;
     } else if (reasons.count && !verdict->kind) {
         verdict->kind = reasons.first;
-        snprintf(verdict->text, sizeof verdict->text, "%s", reasons.text);
+        verdict->clauses = reasons.clauses;
     }
 }
 
@@ -133,7 +144,7 @@ static void refuse_demoted(const attn_court *court, const attn_impl_slot *slot, 
                 slot->impl.name);
     if (verdict->kind) return;
     verdict->kind = reasons.first;
-    snprintf(verdict->text, sizeof verdict->text, "%s", reasons.text);
+    verdict->clauses = reasons.clauses;
 }
 
 /* The implementation that the layer's table names for a backend; false when the table says nothing of it. */
@@ -171,7 +182,7 @@ static void try_named(const attn_court *court, const attn_backend *b, const char
                 "impl_overrides puts '%s' behind %s, but %s%s; name one that serves it", impl, b->name,
                 slot ? "it serves " : "there is no such implementation", slot ? slot->served : "");
     verdict->kind = reasons.first;
-    snprintf(verdict->text, sizeof verdict->text, "%s", reasons.text);
+    verdict->clauses = reasons.clauses;
 }
 
 static void try_all(const attn_court *court, const attn_backend *b, const attn_problem *problem,
@@ -236,6 +247,7 @@ void attn_judge_backend(const attn_court *court, const attn_backend *b, const at
                         attn_verdict *verdict)
 {
     attn_reasons reasons;
+    char whole[WHOLE];
     attn_trace who = {.role = court->role, .source = court->source, .backend = b->name};
     memset(verdict, 0, sizeof *verdict);
     verdict->backend = b;
@@ -251,11 +263,11 @@ void attn_judge_backend(const attn_court *court, const attn_backend *b, const at
     verdict->usable = court->facts->live ? verdict->slot != NULL : !reasons.count;
     if (reasons.count) {
         verdict->kind = reasons.first;
-        snprintf(verdict->text, sizeof verdict->text, "%s", reasons.text);
+        verdict->clauses = reasons.clauses;
     }
     if (verdict->usable) verdict->kind = ATTN_KIND_NONE;
     tell(court, &who, verdict->usable, verdict->kind,
          verdict->slot     ? verdict->slot->impl.name
          : verdict->usable ? "meets the contract"
-                           : verdict->text);
+                           : attn_clauses_say(&verdict->clauses, whole, sizeof whole));
 }

@@ -26,8 +26,8 @@ typedef struct attn_verdict {
     const attn_backend *backend;
     const attn_impl_slot *slot; /* NULL: refused, or judged by the contract alone */
     bool usable;
-    attn_kind kind; /* of the first reason */
-    char text[400]; /* reasons of the first refused implementation, or of the backend */
+    attn_kind kind;       /* of the first reason */
+    attn_clauses clauses; /* reasons of the first refused implementation, or of the backend */
 } attn_verdict;
 
 /* Judges a backend: its contract for the platform, then the implementations behind it in order; an override

@@ -112,12 +112,16 @@ static attn_status add_parts(attn_registry *r, const attn_module *m, int module,
 {
     static const attn_impl *const no_impls[] = {NULL};
     static const attn_platform *const no_platforms[] = {NULL};
-    /* A header from before platforms ends where they begin. */
+    static const attn_device *const no_devices[] = {NULL};
+    /* A header from before platforms ends where they begin, one from before devices likewise. */
     bool has_platforms = m->size >= offsetof(attn_module, platforms) + sizeof m->platforms && m->platforms;
+    bool has_devices = m->size >= offsetof(attn_module, devices) + sizeof m->devices && m->devices;
     for (const attn_impl *const *impl = m->impls ? m->impls : no_impls; *impl; impl++)
         ATTN_TRY(attn_registry_add(r, *impl, module, why));
     for (const attn_platform *const *p = has_platforms ? m->platforms : no_platforms; *p; p++)
         ATTN_TRY(attn_registry_add_platform(r, *p, module, why));
+    for (const attn_device *const *d = has_devices ? m->devices : no_devices; *d; d++)
+        ATTN_TRY(attn_registry_add_device(r, *d, module, why));
     return ATTN_OK;
 }
 

@@ -274,6 +274,46 @@ void attn_registry_remove_module(attn_registry *r, int module)
     }
     r->impl_count = kept;
     while (r->platform_count && r->platforms[r->platform_count - 1].module == module) r->platform_count--;
+    while (r->device_count && r->devices[r->device_count - 1].module == module) r->device_count--;
+}
+
+static const char *missing_of(const attn_device *d)
+{
+    return !d->platform  ? "platform"
+           : !d->alloc   ? "alloc"
+           : !d->release ? "release"
+           : !d->copy    ? "copy"
+           : !d->fill    ? "fill"
+           : !d->wait    ? "wait"
+           : !d->mark    ? "mark"
+           : !d->seconds ? "seconds"
+           : !d->unmark  ? "unmark"
+           : !d->limits  ? "limits"
+                         : NULL;
+}
+
+attn_status attn_registry_add_device(attn_registry *r, const attn_device *theirs, int module,
+                                     attn_error *error)
+{
+    attn_device device;
+    attn_copy_struct(&device, sizeof device, theirs, theirs->size, 0);
+    const char *missing = missing_of(&device);
+    if (missing)
+        return attn_fail(error, ATTN_KIND_MODULE_ABI,
+                         "the device of DLPack type %d has no %s; fill the field", (int)device.device_type,
+                         missing);
+    if (r->device_count == ATTN_DEVICES)
+        return attn_fail(error, ATTN_KIND_OUT_OF_MEMORY,
+                         "modules offer more than %d devices; load fewer of them", ATTN_DEVICES);
+    r->devices[r->device_count++] = (attn_device_slot){device, module};
+    return ATTN_OK;
+}
+
+const attn_device *attn_registry_device(const attn_registry *r, int32_t device_type)
+{
+    for (size_t i = 0; i < r->device_count; i++)
+        if (r->devices[i].device.device_type == device_type) return &r->devices[i].device;
+    return NULL;
 }
 
 attn_status attn_registry_add_platform(attn_registry *r, const attn_platform *platform, int module,

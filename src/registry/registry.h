@@ -40,6 +40,14 @@ typedef struct attn_platform_slot {
     int module;
 } attn_platform_slot;
 
+/* A device that a module serves; copied and zero-filled. */
+typedef struct attn_device_slot {
+    attn_device device;
+    int module;
+} attn_device_slot;
+
+enum { ATTN_DEVICES = 16 }; /* kinds of devices that one context can serve */
+
 typedef struct attn_registry {
     const attn_allocator *allocator;
     attn_backend *extra; /* backends that modules brought */
@@ -50,6 +58,8 @@ typedef struct attn_registry {
     size_t module_count;
     attn_platform_slot *platforms;
     size_t platform_count;
+    attn_device_slot devices[ATTN_DEVICES];
+    size_t device_count;
     /* One slot a backend, NULL: no override. The only part that changes after opening, with its generation.
      */
     _Atomic(const attn_impl_slot *) *overrides;
@@ -86,6 +96,11 @@ attn_status attn_registry_add(attn_registry *registry, const attn_impl *impl, in
 /* Fails: module_abi, out_of_memory. */
 attn_status attn_registry_add_platform(attn_registry *registry, const attn_platform *platform, int module,
                                        attn_error *error);
+/* Fails: module_abi (a needed function is missing), out_of_memory (there are too many). */
+attn_status attn_registry_add_device(attn_registry *registry, const attn_device *device, int module,
+                                     attn_error *error);
+/* Who serves a DLDeviceType; NULL: nobody. */
+const attn_device *attn_registry_device(const attn_registry *registry, int32_t device_type);
 void attn_registry_remove_module(attn_registry *registry, int module);
 
 /* loader.c: loads the modules of a colon-separated path of files and folders. Refusals become rows. Fails

@@ -63,6 +63,25 @@ static void a_layer_without_a_device_is_refused(void **state)
     attn_close(context);
 }
 
+/* Memory of a device that is not there: the module's own words, as for a layer. */
+static void memory_without_a_device_is_refused(void **state)
+{
+    (void)state;
+    attn_context *context = open_cuda();
+    attn_error error = ATTN_ERROR_INIT;
+    void *memory = NULL;
+    attn_status status = attn_device_alloc(context, (DLDevice){kDLCUDA, 0}, 64, &memory, &error);
+    if (!access("/dev/nvidiactl", F_OK)) {
+        assert_int_equal(status, ATTN_OK);
+        attn_device_free(context, (DLDevice){kDLCUDA, 0}, memory);
+    } else {
+        assert_int_equal(error.kind, ATTN_KIND_PACKAGE_MISSING);
+        text_has(error.text, "driver");
+        assert_null(memory);
+    }
+    attn_close(context);
+}
+
 /* The module leaves the host alone: layers on host memory run as before. */
 static void host_layers_still_run(void **state)
 {
@@ -84,6 +103,7 @@ int main(void)
         cmocka_unit_test(the_module_is_accepted),
         cmocka_unit_test(its_rows_are_listed),
         cmocka_unit_test(a_layer_without_a_device_is_refused),
+        cmocka_unit_test(memory_without_a_device_is_refused),
         cmocka_unit_test(host_layers_still_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
