@@ -52,6 +52,7 @@ static size_t place(size_t *total, int64_t count, size_t size)
 /* Which kinds of unit a problem can have: those with few rows, and the others. */
 static int has_few(const attn_problem *p)
 {
+    if (p->block_q > 0) return 0; /* lists are walked in the packed form only */
     if (p->features & ATTN_FEATURE(PACKED) || p->kv_heads <= 0) return 1;
     return p->q_len <= FLASH_ROWS_FEW && p->heads / p->kv_heads * p->q_len <= FLASH_ROWS_FEW;
 }
@@ -67,7 +68,13 @@ static void lay_out_slot(flash_plan *plan, const attn_problem *p)
     const attn_kernels *k = &plan->kernels;
     size_t element = (size_t)k->packed_bytes, total = sizeof(flash_slot);
     int64_t keys = has_many(p) ? attn_round_up(p->kv_len, k->panel) : 0;
-    int64_t blocks = ceil_div(p->kv_len, plan->key_cap), padded = attn_round_up(p->value_head_dim, k->lanes);
+    int64_t blocks = ceil_div(p->kv_len, plan->key_cap);
+    if (plan->kv_blocks > 0) {
+        flash_tiles t = flash_cut_map(plan, p, 1);
+        blocks = t.key_blocks;
+        if (__builtin_mul_overflow(t.key_blocks, t.keys, &keys)) keys = INT64_MAX;
+    }
+    int64_t padded = attn_round_up(p->value_head_dim, k->lanes);
     l->blocks = place(&total, has_many(p) ? blocks : 0, sizeof(flash_block));
     l->keys = place(&total, keys, (size_t)attn_round_up(p->head_dim, k->pair) * element);
     l->values = place(&total, keys, (size_t)padded * element);
@@ -114,7 +121,8 @@ static int64_t count_slots(const flash_plan *plan, const attn_host *host, const 
     if (__builtin_mul_overflow(p->batch, p->kv_heads, &units)) units = INT64_MAX;
     int64_t slots = threads == 1 ? 1 : threads + 1;
     if (threads > 1 && !(p->features & ATTN_FEATURE(PACKED)) && p->kv_heads > 0) {
-        flash_tiles t = flash_cut(plan, p->q_len, p->kv_len, p->heads / p->kv_heads);
+        flash_tiles t = plan->kv_blocks > 0 ? flash_cut_map(plan, p, p->heads / p->kv_heads)
+                                            : flash_cut(plan, p->q_len, p->kv_len, p->heads / p->kv_heads);
         int64_t items = t.row_blocks * t.head_blocks;
         if (items > 0 && ceil_div(threads, items) + 2 < slots) slots = ceil_div(threads, items) + 2;
     }
@@ -123,6 +131,10 @@ static int64_t count_slots(const flash_plan *plan, const attn_host *host, const 
 }
 
 /* ---- the implementation ----------------------------------------------------------------------------- */
+
+/* Blocks of a map are padded to whole panels: with smaller ones, more than half of the work could be padding.
+ */
+enum { LIST_KEYS_LEAST = 16 };
 
 static int out_of_float(double size)
 {
@@ -147,6 +159,12 @@ static void accept(const attn_host *host, const attn_problem *p, attn_reasons *r
             reasons, ATTN_KIND_FEATURE_UNSUPPORTED,
             "cpu_flash takes scales and softcaps from 1e-30 to 1e30, not %g and %g; use the reference",
             p->scale, p->softcap);
+    if (p->block_k > 0 && p->block_k < LIST_KEYS_LEAST && p->block_k < p->kv_len)
+        attn_reason(
+            reasons, ATTN_KIND_FEATURE_UNSUPPORTED,
+            "the block map has blocks of %lld keys; cpu_flash packs each block by itself and takes %d "
+            "keys or more, convert the map or use the reference",
+            (long long)p->block_k, LIST_KEYS_LEAST);
     if ((p->features & ATTN_FEATURE(PACKED)) && (p->features & ATTN_FEATURE(QUERY_RANGES)))
         attn_reason(reasons, ATTN_KIND_FEATURE_UNSUPPORTED,
                     "query ranges place the rows of one sequence; cpu_flash does not take them with packed "
@@ -169,6 +187,7 @@ static attn_status make_plan(flash_plan *made, const attn_host *host, const attn
     made->slots = count_slots(made, host, p);
     *shared = 0;
     place(shared, made->slots, made->layout.slot_bytes);
+    if (made->kv_blocks > 0) flash_lay_out_map(made, p, shared);
     if (made->layout.slot_bytes < SIZE_MAX && *shared < SIZE_MAX) return ATTN_OK;
     return attn_fail(
         error, ATTN_KIND_OUT_OF_MEMORY,
@@ -177,11 +196,11 @@ static attn_status make_plan(flash_plan *made, const attn_host *host, const attn
         (long long)p->kv_len, (long long)p->head_dim, (long long)p->value_head_dim);
 }
 
-static attn_status plan(const attn_host *host, const attn_problem *p, void **state, attn_workspace *workspace,
-                        attn_error *error)
+attn_status flash_plan_make(const attn_host *host, const attn_problem *p, int64_t q_blocks, int64_t kv_blocks,
+                            flash_plan **plan, attn_workspace *workspace, attn_error *error)
 {
     const int64_t most = INT64_MAX / 1048576;
-    *state = NULL;
+    *plan = NULL;
     if (p->kv_len > most || p->q_len > most)
         return attn_fail(error, ATTN_KIND_OUT_OF_MEMORY,
                          "%lld queries and %lld keys cannot be addressed; the most is %lld of each",
@@ -192,23 +211,41 @@ static attn_status plan(const attn_host *host, const attn_problem *p, void **sta
                          "%zu bytes for a plan of cpu_flash could not be had; free memory and try again",
                          sizeof *made);
     memset(made, 0, sizeof *made);
+    if (p->block_q > 0) {
+        made->q_blocks = q_blocks ? q_blocks : ceil_div(p->q_len, p->block_q);
+        made->kv_blocks = kv_blocks ? kv_blocks : ceil_div(p->kv_len, p->block_k);
+    }
     attn_status status = make_plan(made, host, p, &workspace->shared_bytes, error);
     workspace->thread_bytes = made->layout.scratch_bytes;
     if (status == ATTN_OK)
-        *state = made;
+        *plan = made;
     else
         host->release(host, made);
     return status;
 }
 
+void flash_plan_drop(const attn_host *host, flash_plan *plan)
+{
+    if (plan) host->release(host, plan);
+}
+
+static attn_status plan(const attn_host *host, const attn_problem *p, void **state, attn_workspace *workspace,
+                        attn_error *error)
+{
+    flash_plan *made;
+    attn_status status = flash_plan_make(host, p, 0, 0, &made, workspace, error);
+    *state = made;
+    return status;
+}
+
 static attn_status run(const attn_host *host, const void *state, const attn_call *call, attn_error *error)
 {
-    return flash_execute(host, state, call, error);
+    return flash_execute(host, state, call, NULL, error);
 }
 
 static void drop(const attn_host *host, void *state)
 {
-    if (state) host->release(host, state);
+    flash_plan_drop(host, state);
 }
 
 static void describe(const attn_host *host, const void *state, char *text, size_t bytes)
@@ -228,8 +265,7 @@ const attn_impl attn_flash_impl = {
     .platform = "cpu",
     .backends = backends,
 #define ATTN_X(name, bit, text, sentence) | ATTN_FEATURE(name)
-    .features = (0 ATTN_FEATURE_LIST(ATTN_X)) &
-                ~(ATTN_FEATURE(SCORES) | ATTN_FEATURE(BLOCK_MAP) | ATTN_FEATURES_SERVING),
+    .features = (0 ATTN_FEATURE_LIST(ATTN_X)) & ~(ATTN_FEATURE(SCORES) | ATTN_FEATURES_SERVING),
 #undef ATTN_X
     .dtypes = 1u << ATTN_F32 | 1u << ATTN_F16 | 1u << ATTN_BF16,
     .head_dim_max = 1024,

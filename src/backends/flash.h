@@ -4,7 +4,7 @@
  * keys by block of keys, into one of a few slots of shared memory; then every block of its query rows, of all
  * heads that share the K and V, runs over them with an online softmax. flash.c plans and answers,
  * flash_walk.c hands out the items of work in an order that never deadlocks, flash_pack.c and flash_tile.c do
- * them. */
+ * them. With a block map, flash_blocks.c says how a unit is cut and walks the lists. */
 #ifndef ATTN_BACKENDS_FLASH_H
 #define ATTN_BACKENDS_FLASH_H
 
@@ -49,9 +49,10 @@ typedef struct flash_block {
     uint8_t reserved[2];
 } flash_block;
 
-/* Parts of a slot and of a worker's scratch, as byte offsets from its start. */
+/* Parts of a slot, of the area behind the slots and of a worker's scratch, as byte offsets from its start. */
 typedef struct flash_layout {
     size_t keys, values, blocks, parts, slot_bytes;
+    size_t used, order; /* with a block map: from the start of shared memory */
     size_t queries, scores, out, best, top, sum, decay, ranges, rows, bias, keep, turn, part_keys,
         part_values, scratch_bytes;
 } flash_layout;
@@ -59,10 +60,11 @@ typedef struct flash_layout {
 typedef struct flash_plan {
     attn_kernels kernels;
     flash_layout layout;
-    int64_t slots;   /* units whose packed K and V are kept at a time */
-    int64_t row_cap; /* query rows of a block at most */
-    int64_t key_cap; /* keys of a block at most */
-    int tuned;       /* a row of the user's profile holds */
+    int64_t slots;               /* units whose packed K and V are kept at a time */
+    int64_t row_cap;             /* query rows of a block at most */
+    int64_t key_cap;             /* keys of a block at most */
+    int tuned;                   /* a row of the user's profile holds */
+    int64_t q_blocks, kv_blocks; /* of the block map; 0: there is none */
 } flash_plan;
 
 /* How one sample is cut. A function of its lengths and the head sizes only, so that a result does not depend
@@ -71,7 +73,16 @@ typedef struct flash_tiles {
     int64_t rows, row_blocks;   /* query rows of a block, and how many blocks of a head */
     int64_t heads, head_blocks; /* heads of a block: several when a head has few rows */
     int64_t keys, key_blocks;
+    /* With a block map: blocks of rows that a query block of the map is cut into, and blocks of keys (the
+     * last ones may be empty) that a key block of the map is; 0: no map. */
+    int64_t row_parts, key_parts;
 } flash_tiles;
+
+/* Block maps whose blocks differ in size: the first row (key) of each block, and the end. NULL: all blocks
+ * but the last have the size that the problem says, which is the largest otherwise. */
+typedef struct flash_starts {
+    const int64_t *rows, *keys;
+} flash_starts;
 
 /* The cap on kernel sets for a problem: the user's, or the set that a profile names. */
 const char *flash_isa(flash_plan *plan, const attn_host *host, const attn_problem *p);
@@ -79,6 +90,12 @@ const char *flash_isa(flash_plan *plan, const attn_host *host, const attn_proble
 void flash_choose_caps(flash_plan *plan, const attn_host *host, const attn_problem *p);
 
 flash_tiles flash_cut(const flash_plan *plan, int64_t q_len, int64_t kv_len, int64_t group);
+
+/* Plans for other implementations that are built on this one. q_blocks and kv_blocks: of a block map with
+ * starts of its own, else 0. flash_plan_drop releases. */
+attn_status flash_plan_make(const attn_host *host, const attn_problem *p, int64_t q_blocks, int64_t kv_blocks,
+                            flash_plan **plan, attn_workspace *workspace, attn_error *error);
+void flash_plan_drop(const attn_host *host, flash_plan *plan);
 
 /* ---- run ---------------------------------------------------------------------------------------- */
 
@@ -113,6 +130,7 @@ typedef struct flash_run {
     const flash_plan *plan;
     const attn_call *call;
     int64_t group; /* query heads of a key/value head */
+    flash_starts starts;
     int64_t ahead; /* units that are packed before the current one is finished */
     pthread_mutex_t lock;
     flash_unit pack, attend; /* behind the lock: where both walks stand */
@@ -120,15 +138,29 @@ typedef struct flash_run {
     _Atomic int cancelled;
 } flash_run;
 
-/* The whole call: prepares the walk and runs it on the host's workers. */
+/* The whole call: prepares the walk and runs it on the host's workers. starts may be NULL. */
 attn_status flash_execute(const attn_host *host, const flash_plan *plan, const attn_call *call,
-                          attn_error *error);
+                          const flash_starts *starts, attn_error *error);
 
 void flash_pack(flash_run *run, const flash_item *item, char *slot, char *scratch);
 void flash_attend(flash_run *run, const flash_item *item, char *slot, char *scratch);
 /* The same two steps for a unit with few rows. */
 void flash_part(flash_run *run, const flash_item *item, char *slot, char *scratch);
 void flash_merge(flash_run *run, const flash_item *item, char *slot, char *scratch);
+
+/* flash_blocks.c: how a unit is cut along a block map. */
+flash_tiles flash_cut_map(const flash_plan *plan, const attn_problem *p, int64_t group);
+/* Places the used blocks and the order of work behind the slots; adds to *shared like a plan does. */
+void flash_lay_out_map(flash_plan *plan, const attn_problem *p, size_t *shared);
+/* Before the walk: which blocks of keys any list of a unit names, and the longest lists first. */
+void flash_read_map(const attn_host *host, flash_run *run);
+/* Whether any list of the unit names the packed block. */
+int flash_block_used(const flash_run *run, const flash_unit *unit, int64_t index);
+/* Packed blocks of one item of packing. */
+int64_t flash_pack_step(const flash_run *run, const flash_unit *unit);
+
+/* Keys [first, end) of the sample that packed block `index` of a unit holds. */
+attn_interval flash_block_keys(const flash_run *run, const flash_unit *unit, int64_t index);
 
 /* What of a block of keys of a unit any row can see. */
 flash_block flash_see_block(const flash_run *run, const flash_unit *unit, int64_t index);

@@ -59,13 +59,26 @@ void flash_key_keep(const flash_run *run, const flash_unit *unit, int64_t first,
 flash_block flash_see_block(const flash_run *run, const flash_unit *unit, int64_t index)
 {
     flash_block block = {0};
-    int64_t first = index * unit->tiles.keys, end = first + unit->tiles.keys;
-    if (end > unit->seen.hi) end = unit->seen.hi;
+    attn_interval keys = flash_block_keys(run, unit, index);
+    int64_t first = keys.lo, end = keys.hi < unit->seen.hi ? keys.hi : unit->seen.hi;
     if (end <= first || end <= unit->seen.lo) return block;
     block.keys = (int32_t)(end - first);
     key_masks masks = masks_of(run->call, unit);
     look(&masks, first, &block);
     return block;
+}
+
+attn_interval flash_block_keys(const flash_run *run, const flash_unit *unit, int64_t index)
+{
+    const flash_tiles *t = &unit->tiles;
+    if (!t->key_parts) return (attn_interval){index * t->keys, (index + 1) * t->keys};
+    int64_t size = run->call->problem->block_k, block = index / t->key_parts;
+    const int64_t *starts = run->starts.keys;
+    attn_interval keys = {starts ? starts[block] : block * size,
+                          starts ? starts[block + 1] : (block + 1) * size};
+    keys.lo += index % t->key_parts * t->keys;
+    if (keys.lo + t->keys < keys.hi) keys.hi = keys.lo + t->keys;
+    return keys;
 }
 
 static flash_block pack_block(const flash_run *run, const flash_unit *unit, int64_t index, void *keys,
@@ -75,7 +88,7 @@ static flash_block pack_block(const flash_run *run, const flash_unit *unit, int6
     const attn_problem *p = run->call->problem;
     flash_block block = flash_see_block(run, unit, index);
     if (block.keys == 0) return block;
-    int64_t first = index * unit->tiles.keys;
+    int64_t first = flash_block_keys(run, unit, index).lo;
     kernels->pack_keys(keys, flash_kv_row(unit, run->call->k, p->k_stride, first, p->dtype),
                        (int32_t)p->dtype, p->k_stride[1], p->k_stride[3], block.keys, p->head_dim, turn);
     block.broken = (uint8_t)kernels->pack_values(
@@ -88,10 +101,14 @@ void flash_pack(flash_run *run, const flash_item *item, char *slot, char *scratc
 {
     const flash_layout *l = &run->plan->layout;
     const flash_unit *unit = &item->unit;
-    if (unit->tiles.key_blocks == 0) return;
-    flash_block *block = (flash_block *)(void *)(slot + l->blocks) + item->index;
-    *block = pack_block(run, unit, item->index,
-                        slot + l->keys + flash_key_bytes(run, item->index * unit->tiles.keys),
-                        slot + l->values + flash_value_bytes(run, item->index * unit->tiles.keys),
-                        (float *)(void *)(scratch + l->turn));
+    int64_t step = flash_pack_step(run, unit), n = item->index * step, end = n + step;
+    if (end > unit->tiles.key_blocks) end = unit->tiles.key_blocks;
+    for (; n < end; n++) {
+        flash_block *block = (flash_block *)(void *)(slot + l->blocks) + n;
+        *block = (flash_block){0};
+        if (!flash_block_used(run, unit, n)) continue;
+        *block = pack_block(run, unit, n, slot + l->keys + flash_key_bytes(run, n * unit->tiles.keys),
+                            slot + l->values + flash_value_bytes(run, n * unit->tiles.keys),
+                            (float *)(void *)(scratch + l->turn));
+    }
 }

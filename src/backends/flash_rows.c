@@ -99,6 +99,7 @@ static flash_rows make_rows(flash_run *run, const flash_unit *unit, int64_t inde
     job.first_next = job.first - run->call->workers * tiles->rows;
     job.head = unit->kv_head * run->group + heads_before;
     job.rows = (int32_t)(heads * job.each);
+    if (tiles->key_parts) flash_place_listed(&job, index);
     job.masked_rows = p->mask_form != ATTN_FORM_NONE && !flash_mask_of_keys(p);
     job.natural = p->mask_form == ATTN_FORM_ADDITIVE;
     job.factor = job.kernels->scale_last ? (float)fmax(fabs(scale_of(&job)), FLT_MIN) : 1;
@@ -117,16 +118,17 @@ static void clear(const flash_rows *job)
 }
 
 /* The part of block `index` of the keys that these rows see. Returns 0 when there is none. */
-static int set_tile(const flash_rows *job, int64_t index, const flash_block *block, flash_tile *t)
+int flash_set_tile(const flash_rows *job, int64_t index, const flash_block *block, flash_tile *t)
 {
-    int64_t step = job->unit->tiles.keys, panel = job->kernels->panel, start = index * step;
+    attn_interval keys = flash_block_keys(job->run, job->unit, index);
+    int64_t panel = job->kernels->panel, start = keys.lo;
     int64_t end = start + block->keys < job->all.hi ? start + block->keys : job->all.hi;
     t->block = block;
     t->skip = job->all.lo > start ? (job->all.lo - start) / panel * panel : 0;
     t->first = start + t->skip;
     t->keys = end - t->first;
     t->starts = start <= job->all.lo;
-    t->last = start + step >= job->all.hi;
+    t->last = keys.hi >= job->all.hi;
     return t->keys > 0;
 }
 
@@ -136,12 +138,14 @@ void flash_attend(flash_run *run, const flash_item *item, char *slot, char *scra
     const flash_block *blocks = (const flash_block *)(void *)(slot + l->blocks);
     int64_t step = item->unit.tiles.keys;
     flash_rows job = make_rows(run, &item->unit, item->index, scratch);
+    if (job.rows <= 0) return;
     load_queries(&job, 0);
     clear(&job);
-    for (int64_t n = job.all.lo / step; n * step < job.all.hi; n++) {
+    if (run->call->blocks.counts) flash_walk_list(&job, slot);
+    for (int64_t n = job.all.lo / step; !run->call->blocks.counts && n * step < job.all.hi; n++) {
         flash_tile t = {.packed_keys = slot + l->keys + flash_key_bytes(run, n * step),
                         .packed_values = slot + l->values + flash_value_bytes(run, n * step)};
-        if (!set_tile(&job, n, &blocks[n], &t)) continue;
+        if (!flash_set_tile(&job, n, &blocks[n], &t)) continue;
         if (attn_call_cancelled(run->call)) {
             atomic_store(&run->cancelled, 1);
             return;
@@ -199,7 +203,7 @@ void flash_part(flash_run *run, const flash_item *item, char *slot, char *scratc
     flash_block block = flash_see_block(run, &item->unit, item->index);
     flash_tile t = {0};
     clear(&job);
-    if (set_tile(&job, item->index, &block, &t)) {
+    if (flash_set_tile(&job, item->index, &block, &t)) {
         set_direct(&job, &t, item->index * item->unit.tiles.keys, block.keys, scratch);
         load_queries(&job, 1);
         flash_do_tile(&job, &t);

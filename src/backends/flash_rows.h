@@ -29,6 +29,8 @@ typedef struct flash_rows {
     attn_interval all; /* holds the ranges of all rows */
     const void **query_rows;
     uint8_t *key_keep, *row_keep, *seen; /* ATTN_KEYS_MAX each: by keys alone, by row, after all edits */
+    const int32_t *list;                 /* with a block map: its key blocks */
+    int64_t listed;
 } flash_rows;
 
 /* Keys [first, first + keys) of the sample, out of one packed block. */
@@ -45,6 +47,15 @@ typedef struct flash_tile {
 
 /* The tile's part in the softmax and the output of the rows. */
 void flash_do_tile(const flash_rows *job, const flash_tile *tile);
+/* The same for several tiles that every row sees in full and that nothing but the scale edits, as if their
+ * keys lay side by side: the columns of all tiles, each rounded up to whole vectors, are at most
+ * ATTN_KEYS_MAX. */
+void flash_do_tiles(const flash_rows *job, const flash_tile *tiles, int32_t count);
+/* The part of block `index` of the keys that these rows see. Returns 0 when there is none. */
+int flash_set_tile(const flash_rows *job, int64_t index, const flash_block *block, flash_tile *tile);
+/* flash_blocks.c: the rows that item `index` of a unit with a block map works on, and their list. */
+void flash_place_listed(flash_rows *job, int64_t index);
+void flash_walk_list(flash_rows *job, const char *slot);
 
 static inline int64_t flash_head_of(const flash_rows *job, int32_t r)
 {

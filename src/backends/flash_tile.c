@@ -271,3 +271,60 @@ void flash_do_tile(const flash_rows *job, const flash_tile *t)
     else
         add_tile(job, t, &edits);
 }
+
+/* ---- several tiles at once --------------------------------------------------------------------------- */
+
+/* Maxima of a further tile join those of the ones before. */
+static void join_best(float *best, const float *more, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) best[i] = more[i] > best[i] ? more[i] : best[i];
+}
+
+static int64_t columns_of(const flash_rows *job, const flash_tile *t)
+{
+    return attn_round_up(t->keys,
+                         job->kernels->lanes > job->kernels->pair ? job->kernels->lanes : job->kernels->pair);
+}
+
+/* One chunk of rows. The columns between two tiles are those that end a tile's last vector, which are -inf.
+ */
+static void add_chunks(const flash_rows *job, const flash_tile *tiles, int32_t count, int32_t r, int32_t rows,
+                       const void *queries)
+{
+    const attn_kernels *k = job->kernels;
+    float *best = job->best + r * ATTN_LANES_MAX, *s = job->scores;
+    _Alignas(64) float more[ATTN_CHUNK_MAX * ATTN_LANES_MAX];
+    int64_t column = 0, columns = 0;
+    for (int32_t n = 0; n < count; n++) {
+        const flash_tile *t = &tiles[n];
+        k->scores(s + column, queries, t->packed_keys + flash_key_bytes(job->run, t->skip), rows, t->keys,
+                  job->p->head_dim, n ? more : best);
+        if (n) join_best(best, more, rows * ATTN_LANES_MAX);
+        columns = column + t->keys;
+        column += columns_of(job, t);
+    }
+    k->softmax(s, rows, columns, job->factor, job->natural ? (float)LOG2E : 1, best, job->top + r,
+               job->sum + r, job->decay + r);
+    const float *decay = job->decay + r;
+    const char *weights = (const char *)s;
+    float ones[ATTN_CHUNK_MAX];
+    for (int32_t n = 0; n < rows; n++) ones[n] = 1;
+    for (int32_t n = 0; n < count; n++) {
+        const flash_tile *t = &tiles[n];
+        k->values(job->out + r * flash_out_ld(job), (const float *)(const void *)weights, t->packed_values,
+                  t->block->keys, t->skip, 0, t->keys, rows, job->p->value_head_dim, n ? ones : decay);
+        weights += columns_of(job, t) * k->packed_bytes;
+    }
+}
+
+void flash_do_tiles(const flash_rows *job, const flash_tile *tiles, int32_t count)
+{
+    const attn_kernels *k = job->kernels;
+    int32_t chunks = attn_chunks(job->rows, k->chunk);
+    size_t step = (size_t)(k->chunk * attn_round_up(job->p->head_dim, k->pair)) * (size_t)k->packed_bytes;
+    for (int32_t c = 0; c < chunks; c++) {
+        int32_t r = attn_chunk_start(job->rows, chunks, c);
+        add_chunks(job, tiles, count, r, attn_chunk_start(job->rows, chunks, c + 1) - r,
+                   (const char *)job->queries + (size_t)c * step);
+    }
+}

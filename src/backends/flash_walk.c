@@ -24,9 +24,12 @@ static int next_unit(const flash_run *run, flash_unit *unit)
         /* Cut by the length of the tensor, not of the sample: a key mask and a length then give the same
          * bits. */
         int64_t keys = run->call->cu_k.data ? unit->rows.kv_len : p->kv_len;
-        unit->tiles = flash_cut(run->plan, unit->rows.q_len, keys, run->group);
-        unit->few = run->group * unit->rows.q_len <= FLASH_ROWS_FEW;
-        unit->packs = unit->tiles.key_blocks > 0 ? unit->tiles.key_blocks : 1;
+        int map = run->call->blocks.counts != NULL;
+        unit->tiles = map ? flash_cut_map(run->plan, p, run->group)
+                          : flash_cut(run->plan, unit->rows.q_len, keys, run->group);
+        unit->few = !map && run->group * unit->rows.q_len <= FLASH_ROWS_FEW;
+        int64_t step = flash_pack_step(run, unit), packs = (unit->tiles.key_blocks + step - 1) / step;
+        unit->packs = packs > 0 ? packs : 1;
         unit->attends = unit->tiles.row_blocks * unit->tiles.head_blocks;
         unit->next = 0;
         return 1;
@@ -105,11 +108,12 @@ static void task(void *arg, int64_t index, int32_t worker)
 }
 
 attn_status flash_execute(const attn_host *host, const flash_plan *plan, const attn_call *call,
-                          attn_error *error)
+                          const flash_starts *starts, attn_error *error)
 {
     const attn_problem *p = call->problem;
     if (p->batch <= 0 || p->heads <= 0 || p->kv_heads <= 0 || p->q_len <= 0) return ATTN_OK;
     flash_run run = {.plan = plan, .call = call, .group = p->heads / p->kv_heads};
+    if (starts) run.starts = *starts;
     run.pack.number = run.pack.index = run.attend.number = run.attend.index = -1;
     run.ahead = plan->slots > 1 && call->workers > 1;
     for (int64_t i = 0; i < plan->slots; i++) {
@@ -123,6 +127,7 @@ attn_status flash_execute(const attn_host *host, const flash_plan *plan, const a
     if (failed)
         return attn_fail(error, ATTN_KIND_INTERNAL, "a mutex could not be made (error %d); try again",
                          failed);
+    if (call->blocks.counts) flash_read_map(host, &run);
     host->parallel_for(host, call->workers, call->workers, task, &run);
     pthread_mutex_destroy(&run.lock);
     if (!run.cancelled) return ATTN_OK;

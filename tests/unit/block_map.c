@@ -197,49 +197,48 @@ static void compare(test_call *c, const attn_block_map *map, const char *label, 
     tensor_free(&lse);
 }
 
-static const char *const able[] = {"TORCH_SDPA"};
-
 static void random_maps(void **state)
 {
     (void)state;
-    static const int64_t sizes[] = {1, 16, 40, 64, 100, 128, 256};
-    for (size_t n = 0; n < sizeof able / sizeof *able; n++)
-        for (int round = 0; round < 60; round++) {
-            dims d = {1 + draw(2), 1 + draw(300), 1 + draw(400), 4, draw(2) ? 4 : 2, 16, draw(2) ? 16 : 24};
-            attn_block_shape s =
-                shape_of(draw(2) ? d.b : 1, draw(2) ? d.h : 1, d.sq, d.sk, sizes[draw(7)], sizes[draw(7)]);
-            test_call c;
-            tensor keys = {0};
-            call_make(&c, able[n], ATTN_F32, d);
-            call_mix32(&c, draw(1000), draw(1000), draw(1000));
-            c.layer.causal = draw(3) == 0;
-            if (draw(3) == 0) {
-                call_mask(&c, ATTN_BOOL, 1, 1, d.sq, d.sk);
-                for (int64_t i = 0; i < d.sq * d.sk; i++) tensor_set_flat(&c.mask.dl, i, draw(3) != 0);
-            }
-            if (draw(3) == 0) {
-                tensor_make(&keys, ATTN_BOOL, 2, (int64_t[]){d.b, d.sk});
-                for (int64_t i = 0; i < d.b * d.sk; i++) tensor_set_flat(&keys.dl, i, draw(4) != 0);
-                c.args.key_mask = &keys.dl;
-            }
-            attn_block_map *map = random_map(&s, 1 + draw(15));
-            compare(&c, map, able[n], 2e-5);
-            attn_block_map_free(map);
-            tensor_free(&keys);
-            call_free(&c);
+    static const int64_t sizes[] = {16, 20, 40, 64, 100, 128, 256, 500};
+    FOR_BACKENDS(backend)
+    for (int round = 0; round < 60; round++) {
+        dims d = {1 + draw(2), 1 + draw(300), 1 + draw(400), 4, draw(2) ? 4 : 2, 16, draw(2) ? 16 : 24};
+        attn_block_shape s =
+            shape_of(draw(2) ? d.b : 1, draw(2) ? d.h : 1, d.sq, d.sk, sizes[draw(8)], sizes[draw(8)]);
+        test_call c;
+        tensor keys = {0};
+        call_make(&c, *backend, ATTN_F32, d);
+        call_mix32(&c, draw(1000), draw(1000), draw(1000));
+        c.layer.causal = draw(3) == 0;
+        if (draw(3) == 0) {
+            call_mask(&c, ATTN_BOOL, 1, 1, d.sq, d.sk);
+            for (int64_t i = 0; i < d.sq * d.sk; i++) tensor_set_flat(&c.mask.dl, i, draw(3) != 0);
         }
+        if (draw(3) == 0) {
+            tensor_make(&keys, ATTN_BOOL, 2, (int64_t[]){d.b, d.sk});
+            for (int64_t i = 0; i < d.b * d.sk; i++) tensor_set_flat(&keys.dl, i, draw(4) != 0);
+            c.args.key_mask = &keys.dl;
+        }
+        attn_block_map *map = random_map(&s, 1 + draw(15));
+        compare(&c, map, *backend, 2e-5);
+        attn_block_map_free(map);
+        tensor_free(&keys);
+        call_free(&c);
+    }
 }
 
 /* What no list names is not read into a result, whatever lies there. */
 static void unlisted_keys_may_hold_anything(void **state)
 {
     (void)state;
-    for (size_t n = 0; n < sizeof able / sizeof *able; n++) {
+    FOR_BACKENDS(backend)
+    {
         test_call c;
         const uint8_t keep[] = {1, 0, 1, 0, 0, 0, 0, 0, 1};
         attn_block_shape s = shape_of(1, 1, 130, 170, 64, 64);
         attn_block_map *map = NULL;
-        call_make(&c, able[n], ATTN_F32, (dims){1, 130, 170, 2, 1, 32, 32});
+        call_make(&c, *backend, ATTN_F32, (dims){1, 130, 170, 2, 1, 32, 32});
         call_mix32(&c, 1, 2, 3);
         for (int64_t j = 64; j < 128; j++)
             for (int64_t x = 0; x < 32; x++) {
@@ -248,7 +247,7 @@ static void unlisted_keys_may_hold_anything(void **state)
                            x % 2 ? strtod("inf", NULL) : strtod("nan", NULL));
             }
         assert_int_equal(attn_block_map_from_mask(&s, keep, &map, &c.error), ATTN_OK);
-        compare(&c, map, able[n], 2e-5);
+        compare(&c, map, *backend, 2e-5);
         attn_block_map_free(map);
         call_free(&c);
     }
