@@ -111,6 +111,8 @@ static void lay_out_scratch(flash_plan *plan, const attn_problem *p)
     l->turn = place(&total, ATTN_CHUNK_MAX * ((d > dv ? d : dv) + ATTN_LANES_MAX), sizeof(float));
     l->part_keys = place(&total, part_copies(p->k_stride, d) ? part : 0, (size_t)d * sizeof(float));
     l->part_values = place(&total, part_copies(p->v_stride, dv) ? part : 0, (size_t)dv * sizeof(float));
+    l->key_rows = place(&total, part ? part + ATTN_ROWS_AHEAD : 0, sizeof(void *));
+    l->value_rows = place(&total, part ? part + ATTN_ROWS_AHEAD : 0, sizeof(void *));
     l->scratch_bytes = total;
 }
 

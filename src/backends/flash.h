@@ -54,7 +54,7 @@ typedef struct flash_layout {
     size_t keys, values, blocks, parts, slot_bytes;
     size_t used, order; /* with a block map: from the start of shared memory */
     size_t queries, scores, out, best, top, sum, decay, ranges, rows, bias, keep, turn, part_keys,
-        part_values, scratch_bytes;
+        part_values, key_rows, value_rows, scratch_bytes;
 } flash_layout;
 
 typedef struct flash_plan {

@@ -164,36 +164,40 @@ static float *part_of(const flash_rows *job, char *slot, int64_t index)
     return (float *)(void *)(slot + job->run->plan->layout.parts) + (size_t)index * floats;
 }
 
-/* Rows of adjacent elements are used where they are, others are copied. Returns the elements from row to row.
- */
-static int64_t direct_rows(const flash_rows *job, const void *tensor, const int64_t *stride, int64_t first,
-                           int64_t count, int64_t width, char *copy, const char **rows)
+/* Rows [first, first + keys) and those behind them that are worth fetching, as pointers: of adjacent elements
+ * where they are, else of a copy, which ends with the block and has nothing behind it. Returns how many. */
+static int64_t set_rows(const flash_rows *job, const void *tensor, const int64_t *stride, int64_t first,
+                        int64_t keys, int64_t width, char *copy, const void **rows)
 {
     size_t bytes = flash_element_bytes(job->p->dtype);
-    *rows = flash_kv_row(job->unit, tensor, stride, first, job->p->dtype);
-    if (width <= 1 || stride[3] == 1) return stride[1];
-    for (int64_t j = 0; j < count; j++) {
-        for (int64_t i = 0; i < width; i++)
-            memcpy(copy + (size_t)(j * width + i) * bytes,
-                   *rows + (j * stride[1] + i * stride[3]) * (int64_t)bytes, bytes);
+    int64_t known = job->unit->seen.hi - first, step = stride[1] * (int64_t)bytes;
+    const char *from = flash_kv_row(job->unit, tensor, stride, first, job->p->dtype);
+    if (width <= 1 || stride[3] == 1) {
+        if (known > keys + ATTN_ROWS_AHEAD) known = keys + ATTN_ROWS_AHEAD;
+        for (int64_t j = 0; j < known; j++) rows[j] = from + j * step;
+        return known;
     }
-    *rows = copy;
-    return width;
+    for (int64_t j = 0; j < keys; j++) {
+        rows[j] = copy + (size_t)(j * width) * bytes;
+        for (int64_t i = 0; i < width; i++)
+            memcpy(copy + (size_t)(j * width + i) * bytes, from + j * step + i * stride[3] * (int64_t)bytes,
+                   bytes);
+    }
+    return keys;
 }
 
 static void set_direct(const flash_rows *job, flash_tile *t, int64_t start, int64_t keys, char *scratch)
 {
     const flash_layout *l = &job->run->plan->layout;
     const attn_problem *p = job->p;
-    t->direct = 1;
-    t->key_stride = direct_rows(job, job->call->k, p->k_stride, start, keys, p->head_dim,
-                                scratch + l->part_keys, &t->packed_keys);
-    t->value_stride = direct_rows(job, job->call->v, p->v_stride, start, keys, p->value_head_dim,
-                                  scratch + l->part_values, &t->packed_values);
-    /* A copy ends with the block, and nothing is gained by fetching it. */
-    t->known = t->packed_keys == scratch + l->part_keys || t->packed_values == scratch + l->part_values
-                   ? 0
-                   : job->unit->seen.hi - start;
+    const void **key_rows = (const void **)(void *)(scratch + l->key_rows),
+               **value_rows = (const void **)(void *)(scratch + l->value_rows);
+    t->known_keys =
+        set_rows(job, job->call->k, p->k_stride, start, keys, p->head_dim, scratch + l->part_keys, key_rows);
+    t->known_values = set_rows(job, job->call->v, p->v_stride, start, keys, p->value_head_dim,
+                               scratch + l->part_values, value_rows);
+    t->key_rows = key_rows;
+    t->value_rows = value_rows;
 }
 
 void flash_part(flash_run *run, const flash_item *item, char *slot, char *scratch)

@@ -36,10 +36,9 @@ typedef struct flash_rows {
 /* Keys [first, first + keys) of the sample, out of one packed block. */
 typedef struct flash_tile {
     const flash_block *block;
-    const char *packed_keys, *packed_values; /* of the block; or, when direct, its rows where they are */
-    int direct;
-    int64_t key_stride, value_stride; /* direct: elements from row to row */
-    int64_t known;                    /* direct: rows from the start of the block that exist */
+    const char *packed_keys, *packed_values;         /* of the block */
+    const void *const *key_rows, *const *value_rows; /* of the block, where they are; NULL: packed */
+    int64_t known_keys, known_values;                /* rows from the start of the block that exist */
     int64_t first, keys;
     int64_t skip;     /* keys of the block before `first` */
     int starts, last; /* among the tiles of these rows */

@@ -130,11 +130,6 @@ static void softmax(const flash_rows *job, const flash_tile *t, int32_t r, int32
                           job->best + r * ATTN_LANES_MAX, job->top + r, job->sum + r, job->decay + r);
 }
 
-static const char *direct_row(const flash_rows *job, const flash_tile *t, const char *rows, int64_t stride)
-{
-    return rows + t->skip * stride * (int64_t)flash_element_bytes(job->p->dtype);
-}
-
 /* Rows from r on, the packed queries of which start at q. */
 static void scores(const flash_rows *job, const flash_tile *t, int32_t r, int32_t rows, const void *q,
                    float *s)
@@ -142,9 +137,9 @@ static void scores(const flash_rows *job, const flash_tile *t, int32_t r, int32_
     const attn_kernels *k = job->kernels;
     const attn_problem *p = job->p;
     float *best = job->best + r * ATTN_LANES_MAX;
-    if (t->direct) {
-        k->direct_scores(s, q, direct_row(job, t, t->packed_keys, t->key_stride), (int32_t)p->dtype,
-                         t->key_stride, rows, t->keys, t->known - t->skip, p->head_dim, best);
+    if (t->key_rows) {
+        k->direct_scores(s, q, t->key_rows + t->skip, (int32_t)p->dtype, rows, t->keys,
+                         t->known_keys - t->skip, p->head_dim, best);
         return;
     }
     k->scores(s, q, t->packed_keys + flash_key_bytes(job->run, t->skip), rows, t->keys, p->head_dim, best);
@@ -155,10 +150,9 @@ static void values(const flash_rows *job, const flash_tile *t, int32_t r, int32_
 {
     const attn_kernels *k = job->kernels;
     float *out = job->out + r * flash_out_ld(job);
-    if (t->direct)
-        k->direct_values(out, s, direct_row(job, t, t->packed_values, t->value_stride),
-                         (int32_t)job->p->dtype, t->value_stride, from, keys, t->known - t->skip, rows,
-                         job->p->value_head_dim, decay);
+    if (t->value_rows)
+        k->direct_values(out, s, t->value_rows + t->skip, (int32_t)job->p->dtype, from, keys,
+                         t->known_values - t->skip, rows, job->p->value_head_dim, decay);
     else
         k->values(out, s, t->packed_values, t->block->keys, t->skip, from, keys, rows, job->p->value_head_dim,
                   decay);
@@ -167,9 +161,8 @@ static void values(const flash_rows *job, const flash_tile *t, int32_t r, int32_
 /* V holds an infinity or a NaN: a weight of 0 does not hide it. */
 static int broken(const flash_rows *job, const flash_tile *t)
 {
-    if (!t->direct) return t->block->broken;
-    return !job->kernels->direct_finite(direct_row(job, t, t->packed_values, t->value_stride),
-                                        (int32_t)job->p->dtype, t->value_stride, t->keys,
+    if (!t->value_rows) return t->block->broken;
+    return !job->kernels->direct_finite(t->value_rows + t->skip, (int32_t)job->p->dtype, t->keys,
                                         job->p->value_head_dim);
 }
 
@@ -182,7 +175,7 @@ static void expect_rows(const flash_rows *job, const flash_tile *t, int use_mask
             out = (int64_t)flash_element_bytes(p->out_dtype);
     for (int32_t n = r + rows; use_mask && p->mask_stride[2] && n < r + 2 * rows && n < job->rows; n++)
         attn_prefetch(mask_row(job, n, t->first), p->mask_stride[3], t->keys, mask_bytes(p));
-    for (int32_t n = 0; n < rows && t->last && !t->direct; n++)
+    for (int32_t n = 0; n < rows && t->last && !t->key_rows; n++)
         attn_prefetch_write(flash_out_row(job, r + n), p->out_stride[3], p->value_head_dim, out);
     for (int32_t n = 0; n < rows && t->starts && job->first_next >= 0; n++)
         attn_prefetch(flash_query_row(job, job->first_next + flash_row_of(job, r + n) - job->first,
@@ -224,7 +217,7 @@ static void add_chunk(const flash_rows *job, const flash_tile *t, tile_edits *ed
 static void add_tile(const flash_rows *job, const flash_tile *t, tile_edits *edits)
 {
     const attn_kernels *k = job->kernels;
-    int32_t chunks = t->direct ? 1 : attn_chunks(job->rows, k->chunk);
+    int32_t chunks = t->key_rows ? 1 : attn_chunks(job->rows, k->chunk);
     size_t step = (size_t)(k->chunk * attn_round_up(job->p->head_dim, k->pair)) * (size_t)k->packed_bytes;
     for (int32_t c = 0; c < chunks; c++) {
         int32_t r = attn_chunk_start(job->rows, chunks, c);

@@ -3,7 +3,7 @@
  *
  * Nothing but the memory limits these: rows of K and V are fetched into the second cache FETCH rows ahead. */
 
-#define FETCH 64
+#define FETCH ATTN_ROWS_AHEAD
 
 static void direct_queries(void *dst, const void *const *rows, int32_t count, int32_t type, int64_t stride,
                            int64_t d, float scale)
@@ -18,25 +18,24 @@ static void direct_queries(void *dst, const void *const *rows, int32_t count, in
     }
 }
 
-ALWAYS_INLINE void fetch(const uint16_t *base, int64_t row_stride, int64_t j, int64_t known, int64_t first,
-                         int64_t end)
+ALWAYS_INLINE void fetch(const void *const *rows, int64_t j, int64_t known, int64_t first, int64_t end)
 {
     if (j >= known) return;
-    const uint16_t *row = base + j * row_stride;
+    const uint16_t *row = rows[j];
     for (int64_t at = first; at < end; at += 32) __builtin_prefetch(row + at, 0, 2);
 }
 
 /* 16 scores: those of `rows` rows for 16 / rows keys from j on, row by row. The last key stands in for keys
  * behind it. */
-ALWAYS_INLINE vec direct_sums(const int rows, const uint16_t *q, const uint16_t *k, int64_t row_stride,
-                              int64_t j, int64_t keys, int64_t d)
+ALWAYS_INLINE vec direct_sums(const int rows, const uint16_t *q, const void *const *k, int64_t j,
+                              int64_t keys, int64_t d)
 {
     const int group = LANES / rows;
     int64_t width = attn_direct_width(d);
     vec sum[LANES];
     const uint16_t *row[LANES];
     UNROLL for (int n = 0; n < LANES; n++) sum[n] = v_zero();
-    UNROLL for (int n = 0; n < group; n++) row[n] = k + (j + n < keys ? j + n : keys - 1) * row_stride;
+    UNROLL for (int n = 0; n < group; n++) row[n] = k[j + n < keys ? j + n : keys - 1];
     for (int64_t i = 0; i < d; i += 2 * LANES) {
         int whole = d - i >= 2 * LANES;
         UNROLL for (int n = 0; n < group; n++)
@@ -50,15 +49,14 @@ ALWAYS_INLINE vec direct_sums(const int rows, const uint16_t *q, const uint16_t 
 }
 
 /* `rows` rows of scores for 16 keys. */
-ALWAYS_INLINE void direct_tile(const int rows, float *s, const uint16_t *q, const uint16_t *k,
-                               int64_t row_stride, int64_t j, int64_t keys, int64_t known, int64_t d,
-                               int fetches)
+ALWAYS_INLINE void direct_tile(const int rows, float *s, const uint16_t *q, const void *const *k, int64_t j,
+                               int64_t keys, int64_t known, int64_t d, int fetches)
 {
     const int group = LANES / rows;
     for (int64_t end = j + LANES; j < end && j < keys; j += group) {
         float part[LANES];
-        for (int n = 0; n < group && fetches; n++) fetch(k, row_stride, j + n + FETCH, known, 0, d);
-        v_storeu(part, direct_sums(rows, q, k, row_stride, j, keys, d));
+        for (int n = 0; n < group && fetches; n++) fetch(k, j + n + FETCH, known, 0, d);
+        v_storeu(part, direct_sums(rows, q, k, j, keys, d));
         UNROLL for (int r = 0; r < rows; r++)
             memcpy(s + r * ATTN_SCORE_LD + j, part + r * group, (size_t)group * sizeof *part);
     }
@@ -79,8 +77,8 @@ static void close_row(float *s, int64_t keys, float *best)
     v_store(best, top);
 }
 
-static void direct_scores(float *s, const void *queries, const void *k, int32_t type, int64_t row_stride,
-                          int32_t rows, int64_t keys, int64_t known, int64_t d, float *best)
+static void direct_scores(float *s, const void *queries, const void *const *k, int32_t type, int32_t rows,
+                          int64_t keys, int64_t known, int64_t d, float *best)
 {
     int64_t width = attn_direct_width(d);
     (void)type;
@@ -90,11 +88,11 @@ static void direct_scores(float *s, const void *queries, const void *k, int32_t 
             const uint16_t *q = (const uint16_t *)queries + r * width;
             step = rows - r >= 4 ? 4 : rows - r >= 2 ? 2 : 1;
             if (step == 4)
-                direct_tile(4, to, q, k, row_stride, j, keys, known, d, r == 0);
+                direct_tile(4, to, q, k, j, keys, known, d, r == 0);
             else if (step == 2)
-                direct_tile(2, to, q, k, row_stride, j, keys, known, d, r == 0);
+                direct_tile(2, to, q, k, j, keys, known, d, r == 0);
             else
-                direct_tile(1, to, q, k, row_stride, j, keys, known, d, r == 0);
+                direct_tile(1, to, q, k, j, keys, known, d, r == 0);
         }
     }
     for (int32_t r = 0; r < rows; r++) close_row(s + r * ATTN_SCORE_LD, keys, best + r * ATTN_LANES_MAX);
@@ -132,23 +130,22 @@ ALWAYS_INLINE vec in_order(vec low, vec high, const int second)
 
 /* `rows` rows of 32 * `halves` columns from i on. */
 ALWAYS_INLINE void direct_values_tile(const int rows, const int halves, float *o, int64_t ld,
-                                      const uint32_t *p, const uint16_t *v, int64_t row_stride, int64_t first,
-                                      int64_t end, int64_t known, int64_t i, int64_t dv, const float *alpha)
+                                      const uint32_t *p, const void *const *v, int64_t first, int64_t end,
+                                      int64_t known, int64_t i, int64_t dv, const float *alpha)
 {
     vec sum[4][4];
     int64_t last = i + 32 * halves < dv ? i + 32 * halves : dv, j = first;
     UNROLL for (int r = 0; r < rows; r++) UNROLL for (int n = 0; n < 2 * halves; n++) sum[r][n] = v_zero();
     if (j % 2) {
-        add_pair(rows, halves, sum, p + j / 2, 0xffff0000u, NULL, v + j * row_stride, i, dv);
+        add_pair(rows, halves, sum, p + j / 2, 0xffff0000u, NULL, v[j], i, dv);
         j++;
     }
     for (; j + 2 <= end; j += 2) {
-        const uint16_t *row = v + j * row_stride;
-        fetch(v, row_stride, j + FETCH, known, i, last);
-        fetch(v, row_stride, j + FETCH + 1, known, i, last);
-        add_pair(rows, halves, sum, p + j / 2, 0xffffffffu, row, row + row_stride, i, dv);
+        fetch(v, j + FETCH, known, i, last);
+        fetch(v, j + FETCH + 1, known, i, last);
+        add_pair(rows, halves, sum, p + j / 2, 0xffffffffu, v[j], v[j + 1], i, dv);
     }
-    if (j < end) add_pair(rows, halves, sum, p + j / 2, 0xffffu, v + j * row_stride, NULL, i, dv);
+    if (j < end) add_pair(rows, halves, sum, p + j / 2, 0xffffu, v[j], NULL, i, dv);
     UNROLL for (int r = 0; r < rows; r++)
     {
         vec by = v_set1(alpha[r]);
@@ -161,9 +158,8 @@ ALWAYS_INLINE void direct_values_tile(const int rows, const int halves, float *o
     }
 }
 
-static void direct_values(float *o, const float *p, const void *v, int32_t type, int64_t row_stride,
-                          int64_t first, int64_t keys, int64_t known, int32_t rows, int64_t dv,
-                          const float *alpha)
+static void direct_values(float *o, const float *p, const void *const *v, int32_t type, int64_t first,
+                          int64_t keys, int64_t known, int32_t rows, int64_t dv, const float *alpha)
 {
     int64_t ld = attn_round_up(dv, LANES), end = first + keys;
     (void)type;
@@ -177,23 +173,23 @@ static void direct_values(float *o, const float *p, const void *v, int32_t type,
             int64_t fetched = r == 0 ? known : 0;
             step = rows - r >= 4 ? 4 : 1;
             if (step == 4 && two)
-                direct_values_tile(4, 2, to, ld, from, v, row_stride, first, end, fetched, i, dv, by);
+                direct_values_tile(4, 2, to, ld, from, v, first, end, fetched, i, dv, by);
             else if (step == 4)
-                direct_values_tile(4, 1, to, ld, from, v, row_stride, first, end, fetched, i, dv, by);
+                direct_values_tile(4, 1, to, ld, from, v, first, end, fetched, i, dv, by);
             else if (two)
-                direct_values_tile(1, 2, to, ld, from, v, row_stride, first, end, fetched, i, dv, by);
+                direct_values_tile(1, 2, to, ld, from, v, first, end, fetched, i, dv, by);
             else
-                direct_values_tile(1, 1, to, ld, from, v, row_stride, first, end, fetched, i, dv, by);
+                direct_values_tile(1, 1, to, ld, from, v, first, end, fetched, i, dv, by);
         }
     }
 }
 
-static int direct_finite(const void *v, int32_t type, int64_t row_stride, int64_t keys, int64_t dv)
+static int direct_finite(const void *const *v, int32_t type, int64_t keys, int64_t dv)
 {
     __m512i largest = _mm512_setzero_si512();
     (void)type;
     for (int64_t j = 0; j < keys; j++) {
-        const uint16_t *row = (const uint16_t *)v + j * row_stride;
+        const uint16_t *row = v[j];
         for (int64_t i = 0; i < dv; i += 32) largest = larger_size(largest, columns(row, 1, i, dv));
     }
     return all_finite(largest);

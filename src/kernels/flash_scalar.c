@@ -182,8 +182,8 @@ static void direct_queries(void *dst, const void *const *rows, int32_t count, in
     }
 }
 
-static void direct_scores(float *s, const void *q, const void *k, int32_t type, int64_t row_stride,
-                          int32_t rows, int64_t keys, int64_t known, int64_t d, float *best)
+static void direct_scores(float *s, const void *q, const void *const *k, int32_t type, int32_t rows,
+                          int64_t keys, int64_t known, int64_t d, float *best)
 {
     (void)known;
     for (int32_t r = 0; r < rows; r++) {
@@ -192,17 +192,15 @@ static void direct_scores(float *s, const void *q, const void *k, int32_t type, 
         *top = -INFINITY;
         for (int64_t j = 0; j < attn_round_up(keys, LANES); j++) {
             float sum = j < keys ? 0 : -INFINITY;
-            for (int64_t i = 0; i < d && j < keys; i++)
-                sum += query[i] * element(k, type, j * row_stride + i);
+            for (int64_t i = 0; i < d && j < keys; i++) sum += query[i] * element(k[j], type, i);
             s[r * ATTN_SCORE_LD + j] = sum;
             if (sum > *top) *top = sum;
         }
     }
 }
 
-static void direct_values(float *o, const float *p, const void *v, int32_t type, int64_t row_stride,
-                          int64_t first, int64_t keys, int64_t known, int32_t rows, int64_t dv,
-                          const float *alpha)
+static void direct_values(float *o, const float *p, const void *const *v, int32_t type, int64_t first,
+                          int64_t keys, int64_t known, int32_t rows, int64_t dv, const float *alpha)
 {
     int64_t padded = attn_round_up(dv, LANES);
     (void)known;
@@ -210,17 +208,17 @@ static void direct_values(float *o, const float *p, const void *v, int32_t type,
         for (int64_t i = 0; i < dv; i++) {
             float sum = 0;
             for (int64_t j = first; j < first + keys; j++)
-                sum += p[r * ATTN_SCORE_LD + j] * element(v, type, j * row_stride + i);
+                sum += p[r * ATTN_SCORE_LD + j] * element(v[j], type, i);
             o[r * padded + i] = o[r * padded + i] * alpha[r] + sum;
         }
     }
 }
 
-static int direct_finite(const void *v, int32_t type, int64_t row_stride, int64_t keys, int64_t dv)
+static int direct_finite(const void *const *v, int32_t type, int64_t keys, int64_t dv)
 {
     int finite = 1;
     for (int64_t j = 0; j < keys; j++) {
-        for (int64_t i = 0; i < dv; i++) finite &= isfinite(element(v, type, j * row_stride + i)) != 0;
+        for (int64_t i = 0; i < dv; i++) finite &= isfinite(element(v[j], type, i)) != 0;
     }
     return finite;
 }

@@ -19,9 +19,10 @@ enum { ATTN_ELEMENT_F32 = 1, ATTN_ELEMENT_F16 = 2, ATTN_ELEMENT_BF16 = 3 };
 #define ATTN_SCORE_LD                                                                                        \
     400 /* row distance of the score tile; a constant lets one pointer reach every row, and                  \
            400 floats (25 cache lines) spread the rows over the sets of a cache */
-#define ATTN_LANES_MAX 16 /* widest vector, and the floats of running maxima kept for each row */
-#define ATTN_CHUNK_MAX 16 /* most query rows that one register tile takes, of any set */
-#define ATTN_PANEL_MAX 32 /* widest panel of any set */
+#define ATTN_LANES_MAX  16 /* widest vector, and the floats of running maxima kept for each row */
+#define ATTN_CHUNK_MAX  16 /* most query rows that one register tile takes, of any set */
+#define ATTN_PANEL_MAX  32 /* widest panel of any set */
+#define ATTN_ROWS_AHEAD 64 /* rows behind those at work that are fetched, where K and V are read in place */
 
 /* How a row of scores is changed before the softmax, in this order: scale, cap, bias, keep, range. */
 typedef struct attn_edit {
@@ -78,20 +79,19 @@ typedef struct attn_kernels {
     void (*values)(float *o, const float *p, const void *v, int64_t block, int64_t skip, int64_t first,
                    int64_t keys, int32_t rows, int64_t dv, const float *alpha);
 
-    /* Few rows do not repay packing: the same with K and V where they are, in rows of adjacent elements
-     * that lie row_stride apart. `known` rows exist, of which those behind `keys` are soon asked for as well:
-     * they are fetched into the cache.
+    /* Few rows do not repay packing: the same with K and V where they are, row j of adjacent elements at
+     * k[j] or v[j]. `known` rows exist, of which those behind `keys` are soon asked for as well: at most
+     * ATTN_ROWS_AHEAD of them are fetched into the cache.
      *
      * dst: attn_direct_queries bytes. */
     void (*direct_queries)(void *dst, const void *const *rows, int32_t count, int32_t type, int64_t stride,
                            int64_t d, float scale);
-    void (*direct_scores)(float *s, const void *q, const void *k, int32_t type, int64_t row_stride,
-                          int32_t rows, int64_t keys, int64_t known, int64_t d, float *best);
-    void (*direct_values)(float *o, const float *p, const void *v, int32_t type, int64_t row_stride,
-                          int64_t first, int64_t keys, int64_t known, int32_t rows, int64_t dv,
-                          const float *alpha);
+    void (*direct_scores)(float *s, const void *q, const void *const *k, int32_t type, int32_t rows,
+                          int64_t keys, int64_t known, int64_t d, float *best);
+    void (*direct_values)(float *o, const float *p, const void *const *v, int32_t type, int64_t first,
+                          int64_t keys, int64_t known, int32_t rows, int64_t dv, const float *alpha);
     /* Whether all values of the rows are finite. */
-    int (*direct_finite)(const void *v, int32_t type, int64_t row_stride, int64_t keys, int64_t dv);
+    int (*direct_finite)(const void *const *v, int32_t type, int64_t keys, int64_t dv);
 } attn_kernels;
 
 static inline int64_t attn_round_up(int64_t n, int64_t step)

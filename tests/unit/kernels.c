@@ -596,12 +596,23 @@ static void test_broken_values_are_found(void **state)
 
 /* ---- K and V where they are ------------------------------------------------------------------------ */
 
+/* Where n rows start. */
+static const void **rows_of(const void *base, int32_t type, int64_t row_stride, int64_t n)
+{
+    const void **rows = malloc((size_t)(n + 1) * sizeof *rows);
+    assert_non_null(rows);
+    for (int64_t j = 0; j < n; j++) rows[j] = (const char *)base + j * row_stride * element_bytes(type);
+    return rows;
+}
+
 static void run_direct_scores(const attn_kernels *set, const operands *o, int64_t row_stride, float *s,
                               float *best)
 {
     void *q = memory(attn_direct_queries(set, o->rows, o->d));
     set->direct_queries(q, o->q_rows, o->rows, o->type, o->stride, o->d, 0.5f);
-    set->direct_scores(s, q, o->k, o->type, row_stride, o->rows, o->keys, o->keys + 3, o->d, best);
+    const void **rows = rows_of(o->k, o->type, row_stride, o->keys + 3);
+    set->direct_scores(s, q, rows, o->type, o->rows, o->keys, o->keys + 3, o->d, best);
+    free(rows);
     free(q);
 }
 
@@ -659,7 +670,9 @@ static void run_direct_values(const attn_kernels *set, const void *v, int32_t ty
         for (int64_t i = 0; i < padded; i++) o[r * padded + i] = (float)(r + i % 5);
     }
     put_weights(set, weights, p);
-    set->direct_values(o, weights, v, type, row_stride, first, keys, first + keys, rows, dv, alpha);
+    const void **from = rows_of(v, type, row_stride, first + keys);
+    set->direct_values(o, weights, from, type, first, keys, first + keys, rows, dv, alpha);
+    free(from);
     for (int32_t r = 0; r < rows; r++) memcpy(out + r * dv, o + r * padded, (size_t)dv * sizeof *out);
     free(weights);
     free(o);
@@ -685,10 +698,12 @@ static void check_direct_values(const attn_kernels *set, const attn_kernels *sca
         run_direct_values(set, v, type, row_stride, first, keys, rows, dv, p, got);
         run_direct_values(scalar, v, type, row_stride, first, keys, rows, dv, p, want);
         for (int64_t i = 0; i < rows * dv; i++) assert_close(got[i], want[i], 2e-7f * (float)(keys + 50));
-        assert_true(set->direct_finite(v + row * (size_t)first, type, row_stride, keys, dv));
+        const void **from = rows_of(v + row * (size_t)first, type, row_stride, keys);
+        assert_true(set->direct_finite(from, type, keys, dv));
         memset(v + row * (size_t)(first + draw_below(keys)) + used - (size_t)element_bytes(type), 0xff,
                (size_t)element_bytes(type));
-        assert_false(set->direct_finite(v + row * (size_t)first, type, row_stride, keys, dv));
+        assert_false(set->direct_finite(from, type, keys, dv));
+        free(from);
         free(drawn);
         free(v);
         free(got);
