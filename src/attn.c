@@ -125,6 +125,15 @@ static attn_status copy_optional(attn_context *c, const char *text, char **copy,
     return !text || *copy ? ATTN_OK : attn_fail(error, ATTN_KIND_OUT_OF_MEMORY, "no memory for a layer");
 }
 
+/* The configuration's static parameters never change while the context is open, nor do the layer's own. */
+static attn_status settle_params(attn_layer *l, const attn_layer_options *o, attn_error *error)
+{
+    json_t *handed = attn_spec_handover(l->choice.backend->name, l->choice.spec);
+    attn_status status = attn_consumer_settle(&l->consumer, o, handed, error);
+    json_decref(handed);
+    return status;
+}
+
 static attn_status fill_layer(attn_layer *l, const attn_layer_options *o, attn_error *error)
 {
     attn_context *c = l->context;
@@ -139,6 +148,7 @@ static attn_status fill_layer(attn_layer *l, const attn_layer_options *o, attn_e
     attn_court court = court_of(l, c->trace, c->trace_user);
     ATTN_TRY(attn_policy_diffusion(&court, c->config, l->category, &problem, &l->choice, error));
     l->current = l->choice;
+    ATTN_TRY(settle_params(l, o, error));
     attn_log_selection(c, l->role, l->category, &l->choice);
     return ATTN_OK;
 }
@@ -164,6 +174,7 @@ attn_status attn_layer_open(attn_context *c, const attn_layer_options *options, 
     if (!l) return attn_fail(error, ATTN_KIND_OUT_OF_MEMORY, "no memory for a layer");
     l->context = c;
     l->site = site;
+    attn_consumer_init(&l->consumer, &c->allocator);
     attn_status status = fill_layer(l, &o, error);
     if (status)
         attn_layer_close(l);
@@ -180,6 +191,7 @@ void attn_layer_close(attn_layer *l)
     attn_drop(&c->allocator, l->role);
     attn_drop(&c->allocator, l->category);
     attn_drop(&c->allocator, l->impl_overrides);
+    attn_consumer_clear(&l->consumer);
     attn_drop(&c->allocator, l);
 }
 
@@ -315,6 +327,10 @@ static attn_status run_in(attn_layer *l, attn_request *r, char *memory, size_t s
     r->call.shared = memory ? memory + r->joint_bytes : NULL; /* a device's call may need none */
     r->call.scratch = memory ? memory + r->joint_bytes + shared : NULL;
     r->call.scratch_stride = stride;
+    r->call.impl = &plan->slot->impl;
+    r->call.role = l->role;
+    r->call.layer_index = l->consumer.layer_index;
+    if (plan->slot->impl.flags & ATTN_IMPL_PER_FORWARD) ATTN_TRY(attn_layer_consume(l, r, error));
     if (r->joint) {
         mover = attn_device_find(c, l->site.device.device_type, error);
         if (!mover) return ATTN_NOT_AVAILABLE;

@@ -370,7 +370,8 @@ void attn_context_get_info(const attn_context *c, attn_context_info *info)
                               .isa_text = c->isa_text,
                               .thread_text = c->thread_text,
                               .cpu = c->cpu_name,
-                              .profile = c->profile_path};
+                              .profile = c->profile_path,
+                              .forward_states = atomic_load(&c->forward_states)};
     attn_give_struct(info, &ours, sizeof ours);
 }
 

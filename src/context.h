@@ -5,6 +5,7 @@
 #include "core/memory.h"
 #include "core/problem.h"
 #include "device.h"
+#include "forward.h"
 #include "platform/platform.h"
 #include "policy/policy.h"
 #include "profile.h"
@@ -79,6 +80,8 @@ struct attn_context {
     attn_lock log_lock;
     attn_logged *logged;
     bool remarked; /* what is odd about the machine was said */
+    bool geometry_warned;
+    _Atomic int64_t forward_states; /* that calls built */
     bool pool_held;
 };
 
@@ -96,6 +99,7 @@ struct attn_layer {
     int32_t demotions;
     bool rejudged;       /* the change was logged */
     uint64_t generation; /* of the overrides that choice knows */
+    attn_consumer consumer;
 };
 
 /* context.c */
@@ -105,6 +109,10 @@ void attn_context_log(const attn_context *context, int32_t level, const char *fo
 /* attn.c: says a selection once a (role, category, backend, source). */
 void attn_log_selection(attn_context *context, const char *role, const char *category,
                         const attn_choice *choice);
+
+/* forward.c: sets params and forward of a call whose implementation consumes them. Fails like
+ * attn_consumer_build. */
+attn_status attn_layer_consume(attn_layer *layer, attn_request *request, attn_error *error);
 
 /* resolve.c */
 attn_status attn_domain_check(attn_domain domain, attn_error *error);

@@ -216,7 +216,22 @@ extern "C" {
     X(PREFIX_RANGES, 23, "prefix_ranges",                                                                    \
       "ranges of positions that attend both ways inside a causal prompt")                                    \
     X(TREE, 24, "tree", "a tree mask over the last keys of each request")                                    \
-    X(SELECTED, 25, "selected", "a list of keys for each query row")
+    X(SELECTED, 25, "selected", "a list of keys for each query row")                                         \
+    X(RING, 26, "ring", "partial results over a ring of ranks, merged by their log-sum-exp")
+
+/* Types of parameter values. X(NAME, value, text, sentence). Values are fixed for ever. */
+#define ATTN_PARAM_TYPE_LIST(X)                                                                              \
+    X(NONE, 0, "null", "no value: hides a value of the same name from an earlier tier")                      \
+    X(BOOL, 1, "bool", "value.integer is 0 or 1")                                                            \
+    X(INT, 2, "int", "value.integer")                                                                        \
+    X(NUMBER, 3, "number", "value.number")                                                                   \
+    X(TEXT, 4, "text", "value.text, terminated")                                                             \
+    X(INTS, 5, "ints", "count elements at value.integers")                                                   \
+    X(NUMBERS, 6, "numbers", "count elements at value.numbers")                                              \
+    X(LIST, 7, "list", "other lists: value.table, whose names are NULL")                                     \
+    X(TABLE, 8, "table", "value.table")                                                                      \
+    X(TENSOR, 9, "tensor", "value.tensor, on any device")                                                    \
+    X(POINTER, 10, "pointer", "value.pointer, known to caller and implementation alone")
 
 typedef int32_t attn_status;
 enum {
@@ -256,6 +271,13 @@ typedef int32_t attn_dtype; /* 0: unknown */
 enum {
 #define ATTN_X(name, value, text, code, bits) ATTN_##name = value,
     ATTN_DTYPE_LIST(ATTN_X)
+#undef ATTN_X
+};
+
+typedef int32_t attn_param_type;
+enum {
+#define ATTN_X(name, value, text, sentence) ATTN_PARAM_##name = value,
+    ATTN_PARAM_TYPE_LIST(ATTN_X)
 #undef ATTN_X
 };
 
@@ -347,6 +369,163 @@ typedef struct attn_trace {
     int32_t reserved;
 } attn_trace;
 typedef void (*attn_trace_fn)(void *user, const attn_trace *trace);
+
+/* ---- parameters ------------------------------------------------------------------------------- */
+
+typedef union attn_param_value {
+    int64_t integer;
+    double number;
+    const char *text;
+    const int64_t *integers;
+    const double *numbers;
+    const struct attn_params *table;
+    const DLTensor *tensor;
+    const void *pointer;
+} attn_param_value;
+
+/* One named value of an implementation or a plugin. It stands in arrays by value and never grows. */
+typedef struct attn_param {
+    const char *name;
+    attn_param_type type;
+    int32_t columns; /* ints and numbers: 0 for a flat list, else count is rows times columns */
+    int64_t count;   /* ints and numbers: elements; others: 0 */
+    attn_param_value value;
+} attn_param;
+
+/* A flat table. Whoever fills it owns it and all it points to. Of equal names the last holds. */
+typedef struct attn_params {
+    uint32_t size;
+    uint32_t count;
+    const attn_param *items;
+} attn_params;
+
+/* A flag, or a whole number, for a static table: static const attn_param a[] = {ATTN_PARAM_FLAG("x", 1),
+ * ...}; */
+#define ATTN_PARAM_FLAG(name, value)                                                                         \
+    {                                                                                                        \
+        name, ATTN_PARAM_BOOL, 0, 0,                                                                         \
+        {                                                                                                    \
+            value                                                                                            \
+        }                                                                                                    \
+    }
+#define ATTN_PARAM_WHOLE(name, value)                                                                        \
+    {                                                                                                        \
+        name, ATTN_PARAM_INT, 0, 0,                                                                          \
+        {                                                                                                    \
+            value                                                                                            \
+        }                                                                                                    \
+    }
+
+/* The same and the other types while the program runs. What is pointed to is not copied. */
+static inline attn_param attn_param_make(const char *name, attn_param_type type)
+{
+    attn_param p = {name, type, 0, 0, {0}};
+    return p;
+}
+
+static inline attn_param attn_param_int(const char *name, int64_t value)
+{
+    attn_param p = attn_param_make(name, ATTN_PARAM_INT);
+    p.value.integer = value;
+    return p;
+}
+
+static inline attn_param attn_param_bool(const char *name, int value)
+{
+    attn_param p = attn_param_make(name, ATTN_PARAM_BOOL);
+    p.value.integer = value != 0;
+    return p;
+}
+
+static inline attn_param attn_param_number(const char *name, double value)
+{
+    attn_param p = attn_param_make(name, ATTN_PARAM_NUMBER);
+    p.value.number = value;
+    return p;
+}
+
+static inline attn_param attn_param_text(const char *name, const char *value)
+{
+    attn_param p = attn_param_make(name, ATTN_PARAM_TEXT);
+    p.value.text = value;
+    return p;
+}
+
+static inline attn_param attn_param_ints(const char *name, const int64_t *values, int64_t count,
+                                         int32_t columns)
+{
+    attn_param p = attn_param_make(name, ATTN_PARAM_INTS);
+    p.columns = columns;
+    p.count = count;
+    p.value.integers = values;
+    return p;
+}
+
+/* A JSON object as a table: whole numbers are ints, other numbers numbers, lists of one kind of number (or
+ * rows of equal length of them) ints or numbers. *params belongs to the caller. Fails: syntax with line and
+ * column, invalid_type when the text is no object, invalid_value when it is nested more than 16 deep,
+ * out_of_memory. */
+ATTN_API attn_status attn_params_parse(const char *json, attn_params **params, attn_error *error);
+ATTN_API void attn_params_free(attn_params *params); /* of attn_params_parse; NULL is allowed */
+/* The table as compact JSON; tensors and pointers as their type in angle brackets. *needed (may be NULL)
+ * receives the bytes with the final 0. NULL params: "{}". */
+ATTN_API attn_status attn_params_format(const attn_params *params, char *text, size_t bytes, size_t *needed,
+                                        attn_error *error);
+ATTN_API const char *attn_param_type_name(attn_param_type type); /* "unknown" when it is none */
+
+/* The entry of that exact name, or NULL. NULL params and tables of an impossible size count as empty. */
+ATTN_API const attn_param *attn_params_find(const attn_params *params, const char *name);
+/* Strict look-ups: absent (or null) leaves *value as it was and is no failure; another type is invalid_type,
+ * a value out of [low, high] or a word that is not among the blank-separated words is invalid_value. A whole
+ * number serves as number; a flag never serves as a number. */
+ATTN_API attn_status attn_params_bool(const attn_params *params, const char *name, int32_t *value,
+                                      attn_error *error);
+ATTN_API attn_status attn_params_int(const attn_params *params, const char *name, int64_t low, int64_t high,
+                                     int64_t *value, attn_error *error);
+ATTN_API attn_status attn_params_number(const attn_params *params, const char *name, double low, double high,
+                                        double *value, attn_error *error);
+ATTN_API attn_status attn_params_text(const attn_params *params, const char *name, const char **value,
+                                      attn_error *error);
+ATTN_API attn_status attn_params_word(const attn_params *params, const char *name, const char *words,
+                                      const char **value, attn_error *error);
+/* *columns may be NULL when a flat list is expected. */
+ATTN_API attn_status attn_params_ints(const attn_params *params, const char *name, const int64_t **values,
+                                      int64_t *count, int32_t *columns, attn_error *error);
+/* Every name must be among the blank-separated names or those that the library itself fills (the per-forward
+ * state and what follows from it), so that a misspelt parameter is not passed over. Fails:
+ * unknown_or_missing_key. */
+ATTN_API attn_status attn_params_known(const attn_params *params, const char *names, attn_error *error);
+
+/* ---- per-forward state ------------------------------------------------------------------------ */
+
+/* What a pipeline knows of the forward pass of its model that a call belongs to, per sample. An array that is
+ * NULL is not published. The caller owns it; it must not change while a call runs. Implementations that
+ * consume it get a copy that is made at the beginning of the call; for all others nothing is built. */
+typedef struct attn_forward_state {
+    uint32_t size;
+    uint32_t reserved;
+    int64_t samples;              /* rows of every array: the batch of q, or 1 for all samples alike */
+    const int64_t *denoise_step;  /* [samples], from 0; parameter denoise_step_idx */
+    const int64_t *denoise_total; /* [samples]; parameter total_denoise_steps */
+    const int64_t
+        *latent_shape;         /* [samples, 3] frames, height, width of the latent; parameter latent_shape */
+    const int64_t *patch_size; /* [samples, 3] p_t, p_h, p_w; parameter patch_size */
+    const double *timestep;    /* [samples] normalised, 1 is noise and 0 the picture; parameter timestep */
+} attn_forward_state;
+
+/* Installs a state for those calls of this thread that pass none (attn_args.forward NULL), and returns the
+ * one that was installed before, to be put back at the end: scopes nest. The library keeps the pointer, so
+ * the state lives until another one (or NULL) is installed. */
+ATTN_API const attn_forward_state *attn_forward_state_install(const attn_forward_state *state);
+
+/* What a pipeline publishes, read from a model as engines have it. Each returns 1 and fills its result, or 0:
+ * nothing is to be published. They never fail a forward. latent: a tensor of five axes or more, whose last
+ * three are frames, height, width. patch: "patch_size" and "patch_size_t" of the model's configuration, then
+ * of its attributes; three numbers as they are, one number p as (patch_size_t or 1, p, p). total:
+ * "num_timesteps", then "_num_timesteps" of a pipeline; whole and positive. */
+ATTN_API int attn_latent_shape_of(const DLTensor *hidden_states, int64_t shape[3]);
+ATTN_API int attn_patch_size_of(const attn_params *config, const attn_params *attributes, int64_t patch[3]);
+ATTN_API int attn_denoise_total_of(const attn_params *pipeline, int64_t *total);
 
 /* ---- configuration ---------------------------------------------------------------------------- */
 
@@ -457,6 +636,7 @@ typedef struct attn_context_info {
     const char *thread_text; /* where the thread count comes from: one sentence */
     const char *cpu;         /* name of the processor */
     const char *profile;     /* path of the profile in force; "": none */
+    int64_t forward_states;  /* per-forward states that calls of this context built so far */
 } attn_context_info;
 /* Strings live as long as the context. */
 ATTN_API void attn_context_get_info(const attn_context *context, attn_context_info *info);
@@ -516,6 +696,11 @@ typedef struct attn_layer_options {
     int32_t reserved;
     const attn_llm_query *llm; /* domain llm; read while the layer opens; NULL: all defaults */
     const char *model_backend; /* domain vision: the model's own wish for this layer; NULL: none */
+    const char *qkv_layout; /* how the model itself lays out q, k, v; NULL: not declared. Whatever the layout,
+                               calls pass views of [batch, sequence, heads, head_dim]; a sparse plugin is
+                               refused for a declaration other than "BSND" */
+    const attn_params *params; /* static parameters for implementations that consume them; copied. The
+                                  configuration's own go before these. NULL: none */
 } attn_layer_options;
 #define ATTN_LAYER_BATCH_INVARIANT 1u
 
@@ -666,6 +851,9 @@ typedef struct attn_args {
     const attn_prefix_range *prefix_ranges; /* host; ascending by request; the layer is causal */
     uint32_t prefix_range_count;
     uint32_t reserved2;
+    const attn_params *params; /* of this call, before all others; names unknown to the implementation are
+                                  ignored, as are all by one that consumes none */
+    const attn_forward_state *forward; /* NULL: what attn_forward_state_install installed for this thread */
 } attn_args;
 
 /* Runs the layer. Shapes of zero are successful no-ops (no keys: out 0, lse -inf).

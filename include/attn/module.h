@@ -172,6 +172,12 @@ typedef struct attn_call {
     const attn_prefix_range *prefix_ranges; /* ascending by request */
     uint32_t prefix_range_count;
     uint32_t reserved3;
+    const struct attn_impl *impl; /* what runs, as it was registered */
+    const char *role;             /* of the layer */
+    int64_t layer_index;          /* the number in the layer's prefix; -1: none */
+    /* For implementations with ATTN_IMPL_PER_FORWARD, else NULL. Copies that live until run returns. */
+    const attn_params *params;         /* merged: static < per-forward < per-call, without nulls */
+    const attn_forward_state *forward; /* samples = batch; NULL: nothing is published */
 } attn_call;
 
 static inline int64_t attn_index_at(const attn_index *index, int64_t i)
@@ -321,9 +327,12 @@ typedef struct attn_impl {
     /* What a plan is, for people: kernel set, tiles. Terminated text of at most bytes. NULL: nothing to say.
      */
     void (*describe)(const attn_host *host, const void *state, char *text, size_t bytes);
+    const void *data; /* its own, reached through attn_call.impl */
 } attn_impl;
 
 #define ATTN_IMPL_NOT_CAPTURABLE 1u /* cannot run inside a device graph */
+#define ATTN_IMPL_PER_FORWARD                                                                                \
+    2u /* consumes parameters and the per-forward state: attn_call.params, .forward */
 
 /* ---- platform --------------------------------------------------------------------------------- */
 
