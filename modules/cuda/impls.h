@@ -6,6 +6,7 @@
 
 extern const attn_impl attn_cuda_reference;
 extern const attn_impl attn_cuda_flash;
+extern const attn_impl attn_cuda_cudnn;
 
 /* memory.c */
 extern const attn_device attn_cuda_device;

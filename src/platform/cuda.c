@@ -3,6 +3,7 @@
 #include "platform/platform.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 /* The part of NVML's interface that is used, as its documentation gives it. */
 typedef struct nvml_memory {
@@ -79,7 +80,12 @@ static int32_t device_count(void)
 /* 0 when cuDNN is not installed. */
 static int64_t cudnn_version(void)
 {
-    static const char *const files[] = {"libcudnn.so.9", "libcudnn.so", NULL};
+    const char *named = getenv("ATTN_CUDNN_LIBRARY"), *files[] = {NULL, NULL, NULL};
+    int count = 0;
+    if (named && *named)
+        files[count++] = named;
+    else
+        files[count++] = "libcudnn.so.9", files[count++] = "libcudnn.so";
     size_t (*version)(void);
     const attn_symbol symbols[] = {{"cudnnGetVersion", &version}, {NULL, NULL}};
     char why[128];

@@ -190,6 +190,87 @@ size_t cudnnGetVersion(void)
 {
     return 91002;
 }
+
+/* Enough of the backend interface to describe graphs with: descriptors are counted, and the call whose number
+ * is $FAKE_CUDNN_FAIL says that something is not supported. */
+EXPORT int cudnnCreate(void **handle);
+EXPORT int cudnnSetStream(void *handle, void *stream);
+EXPORT const char *cudnnGetErrorString(int status);
+EXPORT void cudnnGetLastErrorString(char *text, size_t bytes);
+EXPORT int cudnnBackendCreateDescriptor(int type, void **descriptor);
+EXPORT int cudnnBackendDestroyDescriptor(void *descriptor);
+EXPORT int cudnnBackendSetAttribute(void *descriptor, int name, int type, int64_t count,
+                                    const void *elements);
+EXPORT int cudnnBackendGetAttribute(void *descriptor, int name, int type, int64_t wanted, int64_t *count,
+                                    void *elements);
+EXPORT int cudnnBackendFinalize(void *descriptor);
+EXPORT int cudnnBackendExecute(void *handle, void *plan, void *pack);
+/* Read by tests: descriptors alive, calls made, operations of the last graph. */
+EXPORT int fake_cudnn_alive, fake_cudnn_calls, fake_cudnn_ops;
+int fake_cudnn_alive, fake_cudnn_calls, fake_cudnn_ops;
+
+static int count_call(void)
+{
+    const char *at = getenv("FAKE_CUDNN_FAIL");
+    return ++fake_cudnn_calls == (at ? atoi(at) : 0) ? 3000 : 0;
+}
+int cudnnCreate(void **handle)
+{
+    static int one;
+    *handle = &one;
+    return 0;
+}
+int cudnnSetStream(void *handle, void *stream)
+{
+    (void)handle, (void)stream;
+    return count_call();
+}
+const char *cudnnGetErrorString(int status)
+{
+    return status == 3000 ? "FAKE_NOT_SUPPORTED" : "FAKE_ERROR";
+}
+void cudnnGetLastErrorString(char *text, size_t bytes)
+{
+    snprintf(text, bytes, "the fake was told so");
+}
+int cudnnBackendCreateDescriptor(int type, void **descriptor)
+{
+    int code = count_call(), *memory = code ? NULL : malloc(sizeof *memory);
+    if (code || !memory) return code ? code : 4003;
+    *memory = type;
+    *descriptor = memory;
+    fake_cudnn_alive++;
+    return 0;
+}
+int cudnnBackendDestroyDescriptor(void *descriptor)
+{
+    free(descriptor);
+    fake_cudnn_alive--;
+    return 0;
+}
+int cudnnBackendSetAttribute(void *descriptor, int name, int type, int64_t count, const void *elements)
+{
+    (void)type;
+    if (!descriptor || !elements || count < 1) return 2000;
+    if (name == 801) fake_cudnn_ops = (int)count;
+    return count_call();
+}
+int cudnnBackendGetAttribute(void *descriptor, int name, int type, int64_t wanted, int64_t *count,
+                             void *elements)
+{
+    (void)descriptor, (void)type;
+    *count = wanted ? 1 : 0;
+    if (name == 402) *(int64_t *)elements = 1000;
+    return count_call();
+}
+int cudnnBackendFinalize(void *descriptor)
+{
+    return descriptor ? count_call() : 2000;
+}
+int cudnnBackendExecute(void *handle, void *plan, void *pack)
+{
+    return handle && plan && pack ? count_call() : 2000;
+}
 #endif
 
 #ifdef FAKE_COLLECTIVE
