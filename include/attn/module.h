@@ -64,7 +64,7 @@ typedef struct attn_problem {
     int64_t lse_stride[3];      /* batch, head, query */
     int64_t key_mask_stride[2]; /* batch, key */
     int64_t block_q, block_k;   /* granularity of the block map; 0: none */
-    attn_dtype kv_dtype;        /* of k and v in memory: dtype, unless a cache stores another */
+    attn_dtype kv_dtype;        /* of k and v in memory: dtype (or 0), unless a cache stores another */
     int32_t latent;             /* v is the first value_head_dim channels of k */
     int32_t k_scale_form;       /* attn_scale_form */
     int32_t v_scale_form;

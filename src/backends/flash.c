@@ -53,13 +53,14 @@ static size_t place(size_t *total, int64_t count, size_t size)
 static int has_few(const attn_problem *p)
 {
     if (p->block_q > 0) return 0; /* lists are walked in the packed form only */
-    if (p->features & ATTN_FEATURE(PACKED) || p->kv_heads <= 0) return 1;
-    return p->q_len <= FLASH_ROWS_FEW && p->heads / p->kv_heads * p->q_len <= FLASH_ROWS_FEW;
+    int64_t rows = flash_rows_most(p);
+    if ((p->features & ATTN_FEATURE(PACKED) && !p->selected) || p->kv_heads <= 0) return 1;
+    return rows <= FLASH_ROWS_FEW && p->heads / p->kv_heads * rows <= FLASH_ROWS_FEW;
 }
 
 static int has_many(const attn_problem *p)
 {
-    return !has_few(p) || p->features & ATTN_FEATURE(PACKED);
+    return !has_few(p) || (p->features & ATTN_FEATURE(PACKED) && !p->selected);
 }
 
 static void lay_out_slot(flash_plan *plan, const attn_problem *p)
@@ -67,8 +68,8 @@ static void lay_out_slot(flash_plan *plan, const attn_problem *p)
     flash_layout *l = &plan->layout;
     const attn_kernels *k = &plan->kernels;
     size_t element = (size_t)k->packed_bytes, total = sizeof(flash_slot);
-    int64_t keys = has_many(p) ? attn_round_up(p->kv_len, k->panel) : 0;
-    int64_t blocks = ceil_div(p->kv_len, plan->key_cap);
+    int64_t keys = has_many(p) ? attn_round_up(flash_keys_most(p), k->panel) : 0;
+    int64_t blocks = ceil_div(flash_keys_most(p), plan->key_cap);
     if (plan->kv_blocks > 0) {
         flash_tiles t = flash_cut_map(plan, p, 1);
         blocks = t.key_blocks;
@@ -80,12 +81,6 @@ static void lay_out_slot(flash_plan *plan, const attn_problem *p)
     l->values = place(&total, keys, (size_t)padded * element);
     l->parts = place(&total, has_few(p) ? blocks * FLASH_ROWS_FEW : 0, (size_t)(padded + 2) * sizeof(float));
     l->slot_bytes = total;
-}
-
-/* Rows whose elements are not adjacent are copied first. */
-static int part_copies(const int64_t *stride, int64_t width)
-{
-    return width > 1 && stride[3] != 1;
 }
 
 static void lay_out_scratch(flash_plan *plan, const attn_problem *p)
@@ -106,13 +101,19 @@ static void lay_out_scratch(flash_plan *plan, const attn_problem *p)
     l->decay = place(&total, rows, sizeof(float));
     l->ranges = place(&total, rows, sizeof(attn_interval));
     l->rows = place(&total, rows, sizeof(void *));
-    l->bias = place(&total, ATTN_KEYS_MAX, sizeof(float));
-    l->keep = place(&total, 3 * ATTN_KEYS_MAX, sizeof(uint8_t));
+    l->bias = place(&total, 2 * ATTN_KEYS_MAX, sizeof(float));
+    l->keep = place(&total, 4 * ATTN_KEYS_MAX, sizeof(uint8_t));
     l->turn = place(&total, ATTN_CHUNK_MAX * ((d > dv ? d : dv) + ATTN_LANES_MAX), sizeof(float));
-    l->part_keys = place(&total, part_copies(p->k_stride, d) ? part : 0, (size_t)d * sizeof(float));
-    l->part_values = place(&total, part_copies(p->v_stride, dv) ? part : 0, (size_t)dv * sizeof(float));
-    l->key_rows = place(&total, part ? part + ATTN_ROWS_AHEAD : 0, sizeof(void *));
-    l->value_rows = place(&total, part ? part + ATTN_ROWS_AHEAD : 0, sizeof(void *));
+    int keys_stay = flash_in_place(plan, p, p->k_stride, d),
+        values_stay = flash_in_place(plan, p, p->v_stride, dv);
+    l->part_keys = place(&total, keys_stay ? 0 : part, (size_t)d * sizeof(float));
+    l->part_values = place(&total, values_stay ? 0 : part, (size_t)dv * sizeof(float));
+    int64_t pointers = part || plan->gathers ? plan->key_cap + ATTN_ROWS_AHEAD : 0;
+    l->key_rows = place(&total, pointers, sizeof(void *));
+    l->value_rows = place(&total, pointers, sizeof(void *));
+    l->gathered = place(&total, plan->gathers && has_many(p) ? plan->key_cap : 0,
+                        (size_t)(d > dv ? d : dv) * flash_element_bytes((attn_dtype)plan->type));
+    l->bits = place(&total, p->selected ? p->kv_len / 64 + 1 : 0, sizeof(uint64_t));
     l->scratch_bytes = total;
 }
 
@@ -121,10 +122,12 @@ static int64_t count_slots(const flash_plan *plan, const attn_host *host, const 
 {
     int64_t units, threads = host->threads > 0 ? host->threads : 1;
     if (__builtin_mul_overflow(p->batch, p->kv_heads, &units)) units = INT64_MAX;
+    if (p->selected > 0) units = flash_listed_units(p);
     int64_t slots = threads == 1 ? 1 : threads + 1;
     if (threads > 1 && !(p->features & ATTN_FEATURE(PACKED)) && p->kv_heads > 0) {
-        flash_tiles t = plan->kv_blocks > 0 ? flash_cut_map(plan, p, p->heads / p->kv_heads)
-                                            : flash_cut(plan, p->q_len, p->kv_len, p->heads / p->kv_heads);
+        flash_tiles t = plan->kv_blocks > 0
+                            ? flash_cut_map(plan, p, p->heads / p->kv_heads)
+                            : flash_cut(plan, flash_rows_most(p), flash_keys_most(p), p->heads / p->kv_heads);
         int64_t items = t.row_blocks * t.head_blocks;
         if (items > 0 && ceil_div(threads, items) + 2 < slots) slots = ceil_div(threads, items) + 2;
     }
@@ -167,6 +170,19 @@ static void accept(const attn_host *host, const attn_problem *p, attn_reasons *r
             "the block map has blocks of %lld keys; cpu_flash packs each block by itself and takes %d "
             "keys or more, convert the map or use the reference",
             (long long)p->block_k, LIST_KEYS_LEAST);
+    if (p->block_q > 0 && p->features & ATTN_FEATURES_SERVING)
+        attn_reason(reasons, ATTN_KIND_FEATURE_UNSUPPORTED,
+                    "cpu_flash takes a block map by itself, without a cache, slopes, trees, lists or ranges; "
+                    "use the reference");
+    if (p->features & ATTN_FEATURE(SELECTED) && (p->mask_form || p->features & ATTN_FEATURE(KEY_MASK)))
+        attn_reason(
+            reasons, ATTN_KIND_FEATURE_UNSUPPORTED,
+            "cpu_flash takes lists of selected keys without masks; leave hidden keys out of the lists, or "
+            "use the reference");
+    if (p->features & ATTN_FEATURE(SELECTED) && p->kv_len > INT32_MAX)
+        attn_reason(reasons, ATTN_KIND_FEATURE_UNSUPPORTED,
+                    "lists of selected keys over %lld keys do not fit 32 bits; use the reference",
+                    (long long)p->kv_len);
     if ((p->features & ATTN_FEATURE(PACKED)) && (p->features & ATTN_FEATURE(QUERY_RANGES)))
         attn_reason(reasons, ATTN_KIND_FEATURE_UNSUPPORTED,
                     "query ranges place the rows of one sequence; cpu_flash does not take them with packed "
@@ -179,7 +195,8 @@ static attn_status make_plan(flash_plan *made, const attn_host *host, const attn
 {
     char text[256];
     const char *isa = flash_isa(made, host, p);
-    if (!attn_isa_kernels(isa, (int32_t)p->dtype, &made->kernels)) {
+    flash_choose_source(made, p);
+    if (!attn_isa_kernels(isa, made->type, &made->kernels)) {
         attn_isa_describe(isa, text, sizeof text);
         return attn_fail(error, ATTN_KIND_UNKNOWN_NAME, "the cap on kernel sets cannot be met: %s", text);
     }
@@ -189,6 +206,7 @@ static attn_status make_plan(flash_plan *made, const attn_host *host, const attn
     made->slots = count_slots(made, host, p);
     *shared = 0;
     place(shared, made->slots, made->layout.slot_bytes);
+    made->layout.lists = place(shared, 1, flash_list_bytes(p));
     if (made->kv_blocks > 0) flash_lay_out_map(made, p, shared);
     if (made->layout.slot_bytes < SIZE_MAX && *shared < SIZE_MAX) return ATTN_OK;
     return attn_fail(
@@ -267,7 +285,7 @@ const attn_impl attn_flash_impl = {
     .platform = "cpu",
     .backends = backends,
 #define ATTN_X(name, bit, text, sentence) | ATTN_FEATURE(name)
-    .features = (0 ATTN_FEATURE_LIST(ATTN_X)) & ~(ATTN_FEATURE(SCORES) | ATTN_FEATURES_SERVING),
+    .features = (0 ATTN_FEATURE_LIST(ATTN_X)) & ~ATTN_FEATURE(SCORES),
 #undef ATTN_X
     .dtypes = 1u << ATTN_F32 | 1u << ATTN_F16 | 1u << ATTN_BF16,
     .head_dim_max = 1024,

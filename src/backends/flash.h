@@ -4,7 +4,8 @@
  * keys by block of keys, into one of a few slots of shared memory; then every block of its query rows, of all
  * heads that share the K and V, runs over them with an online softmax. flash.c plans and answers,
  * flash_walk.c hands out the items of work in an order that never deadlocks, flash_pack.c and flash_tile.c do
- * them. With a block map, flash_blocks.c says how a unit is cut and walks the lists. */
+ * them. Rows in pages, in lists or of another type come through flash_source.c. With a block map,
+ * flash_blocks.c says how a unit is cut and walks the lists. */
 #ifndef ATTN_BACKENDS_FLASH_H
 #define ATTN_BACKENDS_FLASH_H
 
@@ -54,7 +55,8 @@ typedef struct flash_layout {
     size_t keys, values, blocks, parts, slot_bytes;
     size_t used, order; /* with a block map: from the start of shared memory */
     size_t queries, scores, out, best, top, sum, decay, ranges, rows, bias, keep, turn, part_keys,
-        part_values, key_rows, value_rows, scratch_bytes;
+        part_values, key_rows, value_rows, gathered, bits, scratch_bytes;
+    size_t lists; /* of selected keys: from the start of shared memory */
 } flash_layout;
 
 typedef struct flash_plan {
@@ -65,6 +67,9 @@ typedef struct flash_plan {
     int64_t key_cap;             /* keys of a block at most */
     int tuned;                   /* a row of the user's profile holds */
     int64_t q_blocks, kv_blocks; /* of the block map; 0: there is none */
+    int32_t type;                /* of K and V as the kernels get them: an ATTN_ELEMENT */
+    int32_t gathers;             /* K and V come through flash_source.c */
+    float eight[256];            /* values of the 8-bit floating type that a cache stores */
 } flash_plan;
 
 /* How one sample is cut. A function of its lengths and the head sizes only, so that a result does not depend
@@ -114,6 +119,10 @@ typedef struct flash_unit {
     int64_t batch, kv_head;
     attn_rows rows;
     attn_interval seen; /* keys that any row may see */
+    /* With a list the unit is one row of the sample, and its keys are the entries of the list, ascending. */
+    attn_rows sample;
+    int64_t row;
+    const int32_t *list; /* NULL: none; then `rows` are those of the sample, and row is 0 */
     flash_tiles tiles;
     int few;                /* rows: blocks of keys are attended to one by one, and then merged */
     int64_t packs, attends; /* items: pack (or attend to) a block of keys, attend (or merge) */
@@ -147,6 +156,33 @@ void flash_attend(flash_run *run, const flash_item *item, char *slot, char *scra
 /* The same two steps for a unit with few rows. */
 void flash_part(flash_run *run, const flash_item *item, char *slot, char *scratch);
 void flash_merge(flash_run *run, const flash_item *item, char *slot, char *scratch);
+
+/* ---- flash_source.c ---- */
+
+/* Sets type, gathers and eight. */
+void flash_choose_source(flash_plan *plan, const attn_problem *p);
+/* Query rows and keys of a unit at most. */
+int64_t flash_rows_most(const attn_problem *p);
+int64_t flash_keys_most(const attn_problem *p);
+/* Whether the kernels can read rows of `width` elements where they are. */
+int flash_in_place(const flash_plan *plan, const attn_problem *p, const int64_t *stride, int64_t width);
+/* rows[j]: where row first + j of K (or V, by base and stride) of the unit is. */
+void flash_point(const flash_run *run, const flash_unit *unit, const void *base, const int64_t *stride,
+                 int64_t first, int64_t n, const void **rows);
+/* The same n rows side by side in `copy`, in the type of the plan. rows: room for n pointers. */
+void flash_gather(const flash_run *run, const flash_unit *unit, int of_values, int64_t first, int64_t n,
+                  const void **rows, void *copy);
+/* Packs keys [first, first + n) of the unit; returns what pack_values does. */
+int flash_pack_gathered(const flash_run *run, const flash_unit *unit, int64_t first, int64_t n, void *keys,
+                        void *values, char *scratch);
+/* With lists every query row and key/value head is a unit: how many, their memory behind the slots, the step
+ * that sorts the lists, and the unit of an index (0 at the end). */
+int64_t flash_listed_units(const attn_problem *p);
+size_t flash_list_bytes(const attn_problem *p);
+void flash_read_lists(const attn_host *host, const flash_run *run);
+int flash_locate_listed(const flash_run *run, flash_unit *unit);
+/* Keys of the unit that its row i sees by the structure of the call. */
+attn_interval flash_row_keys(const flash_run *run, const flash_unit *unit, int64_t i);
 
 /* flash_blocks.c: how a unit is cut along a block map. */
 flash_tiles flash_cut_map(const flash_plan *plan, const attn_problem *p, int64_t group);

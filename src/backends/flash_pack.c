@@ -82,13 +82,18 @@ attn_interval flash_block_keys(const flash_run *run, const flash_unit *unit, int
 }
 
 static flash_block pack_block(const flash_run *run, const flash_unit *unit, int64_t index, void *keys,
-                              void *values, float *turn)
+                              void *values, char *scratch)
 {
     const attn_kernels *kernels = &run->plan->kernels;
     const attn_problem *p = run->call->problem;
     flash_block block = flash_see_block(run, unit, index);
     if (block.keys == 0) return block;
+    float *turn = (float *)(void *)(scratch + run->plan->layout.turn);
     int64_t first = flash_block_keys(run, unit, index).lo;
+    if (run->plan->gathers) {
+        block.broken = (uint8_t)flash_pack_gathered(run, unit, first, block.keys, keys, values, scratch);
+        return block;
+    }
     kernels->pack_keys(keys, flash_kv_row(unit, run->call->k, p->k_stride, first, p->dtype),
                        (int32_t)p->dtype, p->k_stride[1], p->k_stride[3], block.keys, p->head_dim, turn);
     block.broken = (uint8_t)kernels->pack_values(
@@ -108,7 +113,6 @@ void flash_pack(flash_run *run, const flash_item *item, char *slot, char *scratc
         *block = (flash_block){0};
         if (!flash_block_used(run, unit, n)) continue;
         *block = pack_block(run, unit, n, slot + l->keys + flash_key_bytes(run, n * unit->tiles.keys),
-                            slot + l->values + flash_value_bytes(run, n * unit->tiles.keys),
-                            (float *)(void *)(scratch + l->turn));
+                            slot + l->values + flash_value_bytes(run, n * unit->tiles.keys), scratch);
     }
 }

@@ -11,7 +11,7 @@ static void set_ranges(flash_rows *job)
     attn_interval all = {INT64_MAX, 0};
     for (int32_t r = 0; r < job->rows; r++) {
         attn_interval *keys = &job->ranges[r];
-        *keys = r < job->each ? attn_row_interval(job->call, &job->unit->rows, flash_row_of(job, r))
+        *keys = r < job->each ? flash_row_keys(job->run, job->unit, flash_row_of(job, r))
                               : job->ranges[r - job->each];
         if (keys->lo >= keys->hi) continue;
         if (keys->lo < all.lo) all.lo = keys->lo;
@@ -82,6 +82,8 @@ static void set_memory(flash_rows *job, const flash_layout *l, char *scratch)
     job->key_keep = (uint8_t *)scratch + l->keep;
     job->row_keep = job->key_keep + ATTN_KEYS_MAX;
     job->seen = job->row_keep + ATTN_KEYS_MAX;
+    job->tree_keep = job->seen + ATTN_KEYS_MAX;
+    job->slopes = job->bias + ATTN_KEYS_MAX;
 }
 
 /* Block `index` of the unit's rows. */
@@ -164,38 +166,34 @@ static float *part_of(const flash_rows *job, char *slot, int64_t index)
     return (float *)(void *)(slot + job->run->plan->layout.parts) + (size_t)index * floats;
 }
 
-/* Rows [first, first + keys) and those behind them that are worth fetching, as pointers: of adjacent elements
- * where they are, else of a copy, which ends with the block and has nothing behind it. Returns how many. */
-static int64_t set_rows(const flash_rows *job, const void *tensor, const int64_t *stride, int64_t first,
-                        int64_t keys, int64_t width, char *copy, const void **rows)
+/* Keys (or values) [first, first + keys) and those behind them that are worth fetching, as pointers: where
+ * they are if the kernels can read them there, else in a copy, which ends with the block and has nothing
+ * behind it. Returns how many. */
+static int64_t set_rows(const flash_rows *job, int of_values, int64_t first, int64_t keys, char *copy,
+                        const void **rows)
 {
-    size_t bytes = flash_element_bytes(job->p->dtype);
-    int64_t known = job->unit->seen.hi - first, step = stride[1] * (int64_t)bytes;
-    const char *from = flash_kv_row(job->unit, tensor, stride, first, job->p->dtype);
-    if (width <= 1 || stride[3] == 1) {
+    const flash_run *run = job->run;
+    const attn_problem *p = job->p;
+    const int64_t *stride = of_values ? p->v_stride : p->k_stride;
+    int64_t width = of_values ? p->value_head_dim : p->head_dim, known = job->unit->seen.hi - first;
+    if (flash_in_place(run->plan, p, stride, width)) {
         if (known > keys + ATTN_ROWS_AHEAD) known = keys + ATTN_ROWS_AHEAD;
-        for (int64_t j = 0; j < known; j++) rows[j] = from + j * step;
+        flash_point(run, job->unit, of_values ? job->call->v : job->call->k, stride, first, known, rows);
         return known;
     }
-    for (int64_t j = 0; j < keys; j++) {
-        rows[j] = copy + (size_t)(j * width) * bytes;
-        for (int64_t i = 0; i < width; i++)
-            memcpy(copy + (size_t)(j * width + i) * bytes, from + j * step + i * stride[3] * (int64_t)bytes,
-                   bytes);
-    }
+    flash_gather(run, job->unit, of_values, first, keys, rows, copy);
+    int64_t step = width * (int64_t)flash_element_bytes((attn_dtype)run->plan->type);
+    for (int64_t j = 0; j < keys; j++) rows[j] = copy + j * step;
     return keys;
 }
 
 static void set_direct(const flash_rows *job, flash_tile *t, int64_t start, int64_t keys, char *scratch)
 {
     const flash_layout *l = &job->run->plan->layout;
-    const attn_problem *p = job->p;
     const void **key_rows = (const void **)(void *)(scratch + l->key_rows),
                **value_rows = (const void **)(void *)(scratch + l->value_rows);
-    t->known_keys =
-        set_rows(job, job->call->k, p->k_stride, start, keys, p->head_dim, scratch + l->part_keys, key_rows);
-    t->known_values = set_rows(job, job->call->v, p->v_stride, start, keys, p->value_head_dim,
-                               scratch + l->part_values, value_rows);
+    t->known_keys = set_rows(job, 0, start, keys, scratch + l->part_keys, key_rows);
+    t->known_values = set_rows(job, 1, start, keys, scratch + l->part_values, value_rows);
     t->key_rows = key_rows;
     t->value_rows = value_rows;
 }

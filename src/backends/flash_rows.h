@@ -29,6 +29,8 @@ typedef struct flash_rows {
     attn_interval all; /* holds the ranges of all rows */
     const void **query_rows;
     uint8_t *key_keep, *row_keep, *seen; /* ATTN_KEYS_MAX each: by keys alone, by row, after all edits */
+    uint8_t *tree_keep;                  /* ATTN_KEYS_MAX: by row and tree */
+    float *slopes;                       /* ATTN_KEYS_MAX: the bias of a row with its slopes */
     const int32_t *list;                 /* with a block map: its key blocks */
     int64_t listed;
 } flash_rows;

@@ -94,10 +94,45 @@ static void set_mask(const flash_rows *job, const flash_tile *t, int32_t r, attn
         job->row_keep[j] = keep[j * stride] && (!t->block->masked || job->key_keep[j]);
 }
 
+/* Adds what the head's slope makes of the distances. */
+static void set_slopes(const flash_rows *job, const flash_tile *t, int32_t r, attn_edit *e)
+{
+    const flash_unit *unit = job->unit;
+    float slope = (float)(job->call->alibi[flash_head_of(job, r)] * (job->natural ? 1 : LOG2E));
+    int64_t position = attn_row_position(job->call, &unit->sample, unit->row + flash_row_of(job, r));
+    for (int64_t j = 0; j < t->keys; j++) {
+        int64_t key = unit->list ? unit->list[t->first + j] : t->first + j;
+        int64_t distance = key > position ? key - position : position - key;
+        job->slopes[j] = (e->bias ? e->bias[j] : 0) - slope * (float)distance;
+    }
+    e->bias = job->slopes;
+}
+
+static int64_t tree_start(const flash_rows *job)
+{
+    return job->unit->sample.kv_len - job->unit->sample.q_len;
+}
+
+/* Takes out what the row's line of the tree hides, beside what is hidden already. */
+static void set_tree(const flash_rows *job, const flash_tile *t, int32_t r, attn_edit *e)
+{
+    const flash_unit *unit = job->unit;
+    const int64_t *stride = job->call->tree_stride;
+    int64_t start = tree_start(job);
+    const uint8_t *tree =
+        job->call->tree + unit->batch * stride[0] + (unit->row + flash_row_of(job, r)) * stride[1];
+    for (int64_t j = 0; j < t->keys; j++) {
+        int64_t key = unit->list ? unit->list[t->first + j] : t->first + j;
+        job->tree_keep[j] = (!e->keep || e->keep[j]) && (key < start || tree[(key - start) * stride[2]]);
+    }
+    e->keep = job->tree_keep;
+}
+
 /* What has to be done to the scores of a tile. */
 typedef struct tile_edits {
     int hidden; /* some rows do not see all keys, by their intervals */
     int use_mask;
+    int use_tree;
     const void *last; /* mask row of the row before */
 } tile_edits;
 
@@ -116,6 +151,8 @@ static void edit_rows(const flash_rows *job, const flash_tile *t, tile_edits *ed
         e.hi = e.hi < 0 ? 0 : e.hi > t->keys ? t->keys : e.hi;
         if (t->block->masked) e.keep = job->key_keep;
         if (edits->use_mask && e.lo < e.hi) set_mask(job, t, r, &e, &edits->last);
+        if (edits->use_tree && e.lo < e.hi) set_tree(job, t, r, &e);
+        if (job->call->alibi && e.lo < e.hi) set_slopes(job, t, r, &e);
         if (e.scale != 1 || e.cap > 0 || e.keep || e.bias || e.lo > 0 || e.hi < t->keys)
             job->kernels->edit(s, t->keys, &e, job->best + r * ATTN_LANES_MAX);
     }
@@ -138,7 +175,7 @@ static void scores(const flash_rows *job, const flash_tile *t, int32_t r, int32_
     const attn_problem *p = job->p;
     float *best = job->best + r * ATTN_LANES_MAX;
     if (t->key_rows) {
-        k->direct_scores(s, q, t->key_rows + t->skip, (int32_t)p->dtype, rows, t->keys,
+        k->direct_scores(s, q, t->key_rows + t->skip, job->run->plan->type, rows, t->keys,
                          t->known_keys - t->skip, p->head_dim, best);
         return;
     }
@@ -151,7 +188,7 @@ static void values(const flash_rows *job, const flash_tile *t, int32_t r, int32_
     const attn_kernels *k = job->kernels;
     float *out = job->out + r * flash_out_ld(job);
     if (t->value_rows)
-        k->direct_values(out, s, t->value_rows + t->skip, (int32_t)job->p->dtype, from, keys,
+        k->direct_values(out, s, t->value_rows + t->skip, job->run->plan->type, from, keys,
                          t->known_values - t->skip, rows, job->p->value_head_dim, decay);
     else
         k->values(out, s, t->packed_values, t->block->keys, t->skip, from, keys, rows, job->p->value_head_dim,
@@ -162,7 +199,7 @@ static void values(const flash_rows *job, const flash_tile *t, int32_t r, int32_
 static int broken(const flash_rows *job, const flash_tile *t)
 {
     if (!t->value_rows) return t->block->broken;
-    return !job->kernels->direct_finite(t->value_rows + t->skip, (int32_t)job->p->dtype, t->keys,
+    return !job->kernels->direct_finite(t->value_rows + t->skip, job->run->plan->type, t->keys,
                                         job->p->value_head_dim);
 }
 
@@ -205,7 +242,8 @@ static void add_chunk(const flash_rows *job, const flash_tile *t, tile_edits *ed
     flash_tile seen = *t;
     int hidden = edits->hidden && cut_tile(job, &seen, r, rows);
     edits->last = NULL; /* a copied row of the mask is as long as the keys of its chunk */
-    int any = hidden || t->block->masked || edits->use_mask || job->cap > 0;
+    int any = hidden || t->block->masked || edits->use_mask || edits->use_tree || job->cap > 0 ||
+              job->call->alibi != NULL;
     if (t->starts || t->last || edits->use_mask) expect_rows(job, t, edits->use_mask, r, rows);
     if (seen.keys == 0) return;
     scores(job, &seen, r, rows, queries, job->scores);
@@ -258,8 +296,10 @@ void flash_do_tile(const flash_rows *job, const flash_tile *t)
         if (sees == SEES_NOTHING) return;
         if (sees == SEES_ALL) edits.use_mask = 0;
     }
+    edits.use_tree = job->call->tree && t->first + t->keys > tree_start(job);
+    if (job->unit->list && job->call->tree) edits.use_tree = 1;
     if (t->block->masked) flash_key_keep(job->run, job->unit, t->first, t->keys, job->key_keep);
-    if ((edits.hidden || t->block->masked || edits.use_mask) && broken(job, t))
+    if ((edits.hidden || t->block->masked || edits.use_mask || edits.use_tree) && broken(job, t))
         add_tile_by_runs(job, t, &edits);
     else
         add_tile(job, t, &edits);

@@ -10,20 +10,32 @@
 
 /* ---- the order ---------------------------------------------------------------------------------- */
 
+/* The unit of unit->index. Returns 0 behind the last. */
+static int locate(const flash_run *run, flash_unit *unit)
+{
+    const attn_problem *p = run->call->problem;
+    if (p->selected > 0) return flash_locate_listed(run, unit);
+    if (unit->index >= p->batch * p->kv_heads) return 0;
+    unit->batch = unit->index / p->kv_heads;
+    unit->kv_head = unit->index % p->kv_heads;
+    unit->rows = unit->sample = attn_call_rows(run->call, unit->batch);
+    unit->seen = attn_rows_interval(run->call, &unit->rows);
+    return 1;
+}
+
 /* Moves to the next unit that has query rows. Returns 0 at the end. */
 static int next_unit(const flash_run *run, flash_unit *unit)
 {
     const attn_problem *p = run->call->problem;
-    while (++unit->index < p->batch * p->kv_heads) {
-        unit->batch = unit->index / p->kv_heads;
-        unit->kv_head = unit->index % p->kv_heads;
-        unit->rows = attn_call_rows(run->call, unit->batch);
+    for (;;) {
+        unit->index++;
+        if (!locate(run, unit)) return 0;
         if (unit->rows.q_len <= 0) continue;
         unit->number++;
-        unit->seen = attn_rows_interval(run->call, &unit->rows);
         /* Cut by the length of the tensor, not of the sample: a key mask and a length then give the same
-         * bits. */
-        int64_t keys = run->call->cu_k.data ? unit->rows.kv_len : p->kv_len;
+         * bits. The width of a block table says nothing of a request. */
+        int own = run->call->cu_k.data || p->block_size > 0 || p->selected > 0;
+        int64_t keys = own ? unit->rows.kv_len : p->kv_len;
         int map = run->call->blocks.counts != NULL;
         unit->tiles = map ? flash_cut_map(run->plan, p, run->group)
                           : flash_cut(run->plan, unit->rows.q_len, keys, run->group);
@@ -34,7 +46,6 @@ static int next_unit(const flash_run *run, flash_unit *unit)
         unit->next = 0;
         return 1;
     }
-    return 0;
 }
 
 /* Takes the next item. Returns 0 when there is none. */
@@ -128,6 +139,7 @@ attn_status flash_execute(const attn_host *host, const flash_plan *plan, const a
         return attn_fail(error, ATTN_KIND_INTERNAL, "a mutex could not be made (error %d); try again",
                          failed);
     if (call->blocks.counts) flash_read_map(host, &run);
+    if (p->selected > 0) flash_read_lists(host, &run);
     host->parallel_for(host, call->workers, call->workers, task, &run);
     pthread_mutex_destroy(&run.lock);
     if (!run.cancelled) return ATTN_OK;

@@ -158,18 +158,29 @@ static void load_queries(const block *k)
     }
 }
 
+/* Channels [from, from + n) of a key or value, with its scale. */
+static void load_row(const block *k, const void *base, const int64_t *stride, const float *scale,
+                     const int64_t *scale_stride, int64_t key, int64_t from, int64_t n, double *to,
+                     int64_t to_stride)
+{
+    const attn_problem *p = k->p;
+    attn_dtype stored = p->kv_dtype ? p->kv_dtype : p->dtype;
+    int64_t offset = attn_call_key(k->call, stride, &k->rows, k->b, k->kv_head, key);
+    reference_load(stored, at(base, stored, offset + from * stride[3]), stride[3], n, to, to_stride);
+    if (!scale) return;
+    double by = scale[attn_call_key(k->call, scale_stride, &k->rows, k->b, k->kv_head, key)];
+    for (int64_t i = 0; i < n; i++) to[i * to_stride] *= by;
+}
+
 /* tile[channel][key]; what is past the last key or channel is zero. */
 static void load_keys(const block *k, int64_t first, int64_t n)
 {
     const attn_problem *p = k->p;
     int64_t set = n < TILE ? 0 : p->head_dim;
     memset(k->tile + set * TILE, 0, (size_t)((k->l->depth - set) * TILE) * sizeof *k->tile);
-    for (int64_t j = 0; j < n; j++) {
-        int64_t offset =
-            k->b * p->k_stride[0] + (k->rows.k0 + first + j) * p->k_stride[1] + k->kv_head * p->k_stride[2];
-        reference_load(p->dtype, at(k->call->k, p->dtype, offset), p->k_stride[3], p->head_dim, k->tile + j,
-                       TILE);
-    }
+    for (int64_t j = 0; j < n; j++)
+        load_row(k, k->call->k, p->k_stride, k->call->k_scale, p->k_scale_stride, first + j, 0, p->head_dim,
+                 k->tile + j, TILE);
 }
 
 /* tile[group][key][channel in group]; channels past the last are zero. */
@@ -179,12 +190,10 @@ static void load_values(const block *k, int64_t first, int64_t n)
     if (p->value_head_dim < k->l->channels)
         memset(k->tile, 0, (size_t)(TILE * k->l->channels) * sizeof *k->tile);
     for (int64_t j = 0; j < n; j++) {
-        int64_t offset =
-            k->b * p->v_stride[0] + (k->rows.k0 + first + j) * p->v_stride[1] + k->kv_head * p->v_stride[2];
         for (int64_t c = 0; c < p->value_head_dim; c += WIDE) {
             int64_t width = p->value_head_dim - c < WIDE ? p->value_head_dim - c : WIDE;
-            reference_load(p->dtype, at(k->call->v, p->dtype, offset + c * p->v_stride[3]), p->v_stride[3],
-                           width, k->tile + c * TILE + j * WIDE, 1);
+            load_row(k, k->call->v, p->v_stride, k->call->v_scale, p->v_scale_stride, first + j, c, width,
+                     k->tile + c * TILE + j * WIDE, 1);
         }
     }
 }
@@ -374,7 +383,7 @@ const attn_impl attn_reference_impl = {
     .platform = "cpu",
     .backends = backends,
 #define ATTN_X(name, bit, text, sentence) | ATTN_FEATURE(name)
-    .features = (0 ATTN_FEATURE_LIST(ATTN_X)) & ~ATTN_FEATURES_SERVING,
+    .features = 0 ATTN_FEATURE_LIST(ATTN_X),
 #undef ATTN_X
     .dtypes = 1u << ATTN_F32 | 1u << ATTN_F16 | 1u << ATTN_BF16 | 1u << ATTN_F64,
     .head_dim_max = 1024,

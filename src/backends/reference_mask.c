@@ -30,7 +30,12 @@ reference_row reference_row_at(const attn_call *call, const attn_rows *rows, int
     const attn_problem *p = call->problem;
     reference_row row = {.call = call, .kv_len = rows->kv_len, .position = position(call, rows, i)};
     row.span_end = span_end(call, row.position);
-    row.structured = p->causal || call->span_count > 0;
+    row.structured = (p->causal && !call->tree) || call->span_count > 0;
+    row.b = b;
+    row.list = rows->q0 + i;
+    row.slope = call->alibi ? call->alibi[h] : 0;
+    if (call->tree) row.tree = call->tree + b * call->tree_stride[0] + i * call->tree_stride[1];
+    row.tree_start = rows->kv_len - rows->q_len;
     if (call->mask) {
         int64_t offset = b * p->mask_stride[0] + h * p->mask_stride[1] + (rows->q0 + i) * p->mask_stride[2] +
                          rows->k0 * p->mask_stride[3];
@@ -57,14 +62,48 @@ static int listed(const reference_row *row, int64_t block)
     return 0;
 }
 
-/* Everything but an additive mask. */
+/* Query and key both inside one range of the request. */
+static int in_range(const reference_row *row, int64_t key)
+{
+    const attn_call *call = row->call;
+    for (uint32_t r = 0; r < call->prefix_range_count; r++) {
+        const attn_prefix_range *range = &call->prefix_ranges[r];
+        if (range->request == row->b && range->start <= row->position && row->position < range->end &&
+            range->start <= key && key < range->end)
+            return 1;
+    }
+    return 0;
+}
+
+static int in_window(const reference_row *row, int64_t key)
+{
+    const attn_problem *p = row->call->problem;
+    if ((p->window & ATTN_WINDOW_LEFT) && row->position - key > p->window_left) return 0;
+    return !((p->window & ATTN_WINDOW_RIGHT) && key - row->position > p->window_right);
+}
+
+/* Bit j: key first + j stands in the row's list. */
+static uint64_t selected(const reference_row *row, int64_t first, int64_t n)
+{
+    const attn_call *call = row->call;
+    uint64_t bits = 0;
+    for (int64_t e = 0; e < call->problem->selected; e++) {
+        int64_t key = attn_table_at(&call->selected, row->b, row->list, e);
+        if (key >= first && key < first + n) bits |= (uint64_t)1 << (key - first);
+    }
+    return bits;
+}
+
+/* Everything but an additive mask and lists of keys. */
 static int keeps(const reference_row *row, int64_t key)
 {
     const attn_problem *p = row->call->problem;
     if (key >= row->kv_len) return 0;
-    if (row->structured && key > row->position && key >= row->span_end) return 0;
-    if ((p->window & ATTN_WINDOW_LEFT) && row->position - key > p->window_left) return 0;
-    if ((p->window & ATTN_WINDOW_RIGHT) && key - row->position > p->window_right) return 0;
+    if (row->tree && key >= row->tree_start &&
+        !row->tree[(key - row->tree_start) * row->call->tree_stride[2]])
+        return 0;
+    int ahead = row->structured && key > row->position && key >= row->span_end;
+    if ((ahead || !in_window(row, key)) && !in_range(row, key)) return 0;
     if (row->blocks && !listed(row, key / p->block_k)) return 0;
     if (row->key_mask && !row->key_mask[key * p->key_mask_stride[1]]) return 0;
     if (p->mask_form == ATTN_FORM_KEEP && !row->mask[key * p->mask_stride[3]]) return 0;
@@ -75,6 +114,7 @@ int64_t reference_bias(const reference_row *row, int64_t first, int64_t n, doubl
 {
     const attn_problem *p = row->call->problem;
     int64_t kept = 0;
+    uint64_t list = p->selected ? selected(row, first, n) : ~(uint64_t)0;
     if (p->mask_form == ATTN_FORM_ADDITIVE) {
         int64_t stride = p->mask_stride[3];
         const char *from = row->mask + first * stride * (int64_t)attn_dtype_bytes(p->mask_dtype);
@@ -83,7 +123,8 @@ int64_t reference_bias(const reference_row *row, int64_t first, int64_t n, doubl
         for (int64_t j = 0; j < n; j++) bias[j] = 0;
     }
     for (int64_t j = 0; j < n; j++) {
-        if (!keeps(row, first + j)) bias[j] = -INFINITY;
+        if (row->slope != 0) bias[j] -= row->slope * fabs((double)(row->position - first - j));
+        if (!(list >> j & 1) || !keeps(row, first + j)) bias[j] = -INFINITY;
         kept += bias[j] != -INFINITY;
     }
     return kept;

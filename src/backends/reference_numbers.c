@@ -1,6 +1,8 @@
 /* reference_numbers.c: element types to double and back, each rounded once and independent of the CPU. */
 #include "backends/reference.h"
 
+#include "kernels/eight.h"
+
 #include <string.h>
 
 /* ---- 16-bit formats --------------------------------------------------------------------------- */
@@ -74,6 +76,8 @@ static uint16_t narrow(double value, format f)
     for (int64_t i = 0; i < n; i++) ((type *)to)[i * to_stride] = convert(from[i])
 #define WIDEN_F16(x)   widen(x, f16)
 #define WIDEN_BF16(x)  widen(x, bf16)
+#define WIDEN_E4M3(x)  (double)eight_to_f32(x, eight_e4m3)
+#define WIDEN_E5M2(x)  (double)eight_to_f32(x, eight_e5m2)
 #define NARROW_F16(x)  narrow(x, f16)
 #define NARROW_BF16(x) narrow(x, bf16)
 
@@ -92,6 +96,15 @@ void reference_load(attn_dtype dtype, const void *from, int64_t from_stride, int
         break;
     case ATTN_BF16:
         LOAD(uint16_t, WIDEN_BF16);
+        break;
+    case ATTN_F8E4M3:
+        LOAD(uint8_t, WIDEN_E4M3);
+        break;
+    case ATTN_F8E5M2:
+        LOAD(uint8_t, WIDEN_E5M2);
+        break;
+    case ATTN_I8:
+        LOAD(int8_t, (double));
         break;
     }
 }

@@ -34,8 +34,7 @@ static int64_t range_position(const attn_call *call, int64_t row)
     return sum(ranges[lo].global_start, row - ranges[lo].local_start);
 }
 
-/* Where the row stands on the axis of the keys. */
-static int64_t position(const attn_call *call, const attn_rows *sample, int64_t i)
+int64_t attn_row_position(const attn_call *call, const attn_rows *sample, int64_t i)
 {
     if (call->query_range_count) return range_position(call, sample->q0 + i);
     if (call->problem->alignment == ATTN_TOP_LEFT) return sum(i, call->query_start);
@@ -57,10 +56,10 @@ attn_interval attn_row_interval(const attn_call *call, const attn_rows *sample, 
 {
     const attn_problem *problem = call->problem;
     attn_interval keys = {0, sample->kv_len};
-    int64_t p = position(call, sample, i);
+    int64_t p = attn_row_position(call, sample, i);
     if (call->span_count)
         keys.hi = smaller(keys.hi, span_end(call, p));
-    else if (problem->causal)
+    else if (problem->causal && !call->tree)
         keys.hi = smaller(keys.hi, sum(p, 1));
     if (problem->window & ATTN_WINDOW_LEFT) keys.lo = larger(keys.lo, sum(p, -problem->window_left));
     if (problem->window & ATTN_WINDOW_RIGHT)
@@ -70,10 +69,30 @@ attn_interval attn_row_interval(const attn_call *call, const attn_rows *sample, 
     return keys;
 }
 
+/* The ranges of a request follow each other: the first of them is found by halving. */
+void attn_join_ranges(const attn_call *call, int64_t b, int64_t position, int64_t kv_len, attn_interval *keys)
+{
+    uint32_t low = 0, high = call->prefix_range_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (call->prefix_ranges[middle].request < b)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (; low < call->prefix_range_count && call->prefix_ranges[low].request == b; low++) {
+        const attn_prefix_range *range = &call->prefix_ranges[low];
+        if (position < range->start || position >= range->end || position >= kv_len) continue;
+        keys->lo = smaller(keys->lo, range->start);
+        keys->hi = larger(keys->hi, smaller(range->end, kv_len));
+    }
+}
+
 attn_interval attn_rows_interval(const attn_call *call, const attn_rows *sample)
 {
     attn_interval all = {0, sample->kv_len};
-    if (call->span_count || call->query_range_count || sample->q_len == 0) return all;
+    if (call->span_count || call->query_range_count || call->prefix_range_count || sample->q_len == 0)
+        return all;
     /* Without spans and ranges both ends grow with the row. */
     all.lo = attn_row_interval(call, sample, 0).lo;
     all.hi = attn_row_interval(call, sample, sample->q_len - 1).hi;

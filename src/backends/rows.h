@@ -14,6 +14,13 @@ typedef struct attn_interval {
  * Masks hide keys on top of that. */
 attn_interval attn_row_interval(const attn_call *call, const attn_rows *sample, int64_t i);
 
+/* Where query row i of the sample stands on the axis of keys. */
+int64_t attn_row_position(const attn_call *call, const attn_rows *sample, int64_t i);
+/* A row at `position` inside a prefix range of request b sees all of the range: its keys, which hold the
+ * position, grow by it. */
+void attn_join_ranges(const attn_call *call, int64_t b, int64_t position, int64_t kv_len,
+                      attn_interval *keys);
+
 /* An interval that contains those of all rows of the sample. */
 attn_interval attn_rows_interval(const attn_call *call, const attn_rows *sample);
 

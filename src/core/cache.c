@@ -145,6 +145,7 @@ static attn_status check_alone(const attn_args *a, attn_error *error)
         {a->cu_seqlens_k != NULL, "cu_seqlens_k", "the lengths of requests come in kv_lengths"},
         {a->block_map != NULL, "block_map", "a list of selected keys thins out a cache"},
         {a->joint_q || a->joint_k || a->joint_v, "joint tensors", "write joint keys into the cache"},
+        {a->scores != NULL, "scores", "they are an output of calls over plain tensors"},
     };
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (rules[i].given)

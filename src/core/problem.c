@@ -302,6 +302,8 @@ attn_status attn_request_read(const attn_site *site, const attn_args *args, attn
     ATTN_TRY(read_qkv(r, &q, &k, &v, error));
     ATTN_TRY(read_joint(site, r, &q, &k, &v, error));
     ATTN_TRY(read_outputs(r, &q, &v, &out, error));
+    r->call.size = sizeof r->call;
+    r->call.problem = &r->problem;
     fill_problem(site, r, &q, &k, &v, &out);
     if (a->cache) ATTN_TRY(attn_fill_cache(r, error));
     ATTN_TRY(attn_read_operands(r, &q, &k, error));
@@ -309,8 +311,6 @@ attn_status attn_request_read(const attn_site *site, const attn_args *args, attn
     r->problem.align = 64;
     const attn_view *aligned[] = {&q, &k, &v, &out};
     for (int i = 0; i < 4; i++) r->problem.align = attn_view_align(aligned[i], r->problem.align);
-    r->call.size = sizeof r->call;
-    r->call.problem = &r->problem;
     r->call.cancel = a->cancel;
     r->call.stream = a->stream;
     if (!r->joint) return ATTN_OK;
