@@ -40,16 +40,28 @@ static void remark(attn_context *c)
     if (text && !said) attn_context_log(c, warning ? ATTN_LOG_WARNING : ATTN_LOG_INFO, "%s", text);
 }
 
+/* A variable that older releases honoured is not, and whoever set it hears so once. */
+static void tell_obsolete(attn_context *c)
+{
+    attn_lock_take(&c->log_lock);
+    bool tell = c->obsolete;
+    c->obsolete = false;
+    attn_lock_give(&c->log_lock);
+    if (tell)
+        attn_context_log(
+            c, ATTN_LOG_WARNING,
+            "VLLM_ATTENTION_BACKEND is set and ignored; name the backend by --attention-backend");
+}
+
 /* What makes two selections the same line; NULL without memory. */
 static attn_logged *selection_key(attn_context *c, const char *role, const char *category,
                                   const attn_choice *choice)
 {
     static const char format[] = "%s\n%s\n%s\n%s";
-    const char *fallback = category ? category : "";
-    int bytes = snprintf(NULL, 0, format, role, fallback, choice->backend->log_name, choice->source) + 1;
+    const char *fallback = category ? category : "", *name = choice->backend->served;
+    int bytes = snprintf(NULL, 0, format, role, fallback, name, choice->source) + 1;
     attn_logged *note = attn_take(&c->allocator, sizeof *note + (size_t)bytes, 16);
-    if (note)
-        snprintf(note->key, (size_t)bytes, format, role, fallback, choice->backend->log_name, choice->source);
+    if (note) snprintf(note->key, (size_t)bytes, format, role, fallback, name, choice->source);
     return note;
 }
 
@@ -70,11 +82,14 @@ void attn_log_selection(attn_context *c, const char *role, const char *category,
         attn_drop(&c->allocator, note);
         return;
     }
+    if (choice->backend->domain == ATTN_DOMAIN_LLM) tell_obsolete(c);
+    if (*choice->warning) attn_context_log(c, ATTN_LOG_WARNING, "%s", choice->warning);
+    if (*choice->rejected) attn_context_log(c, ATTN_LOG_DEBUG, "rejected: %s", choice->rejected);
     attn_context_log(c, ATTN_LOG_INFO, "role '%.120s'%s%.120s%s: backend %s (%s) via %.300s: %s", role,
                      category ? " (category '" : "", category ? category : "", category ? "')" : "",
                      choice->backend->log_name, choice->slot ? choice->slot->impl.name : "by contract",
                      choice->source, choice->reason);
-    if (!choice->explicit_choice) remark(c);
+    if (!choice->explicit_choice && choice->backend->domain == ATTN_DOMAIN_DIFFUSION) remark(c);
 }
 
 /* Copies what the caller said and settles the device. */
@@ -90,7 +105,6 @@ static attn_status read_options(attn_context *c, const attn_layer_options *optio
             error, ATTN_KIND_INVALID_STRUCT,
             "attn_layer_options.size is %u; it is at least %zu, set it to sizeof(attn_layer_options)",
             options->size, least);
-    ATTN_TRY(attn_domain_check(o->domain, error));
     ATTN_TRY(attn_site_read(o, site, error));
     if (!c->facts.live) return ATTN_OK;
     DLDeviceType own = (DLDeviceType)c->platform->device_type;
@@ -128,10 +142,21 @@ static attn_status copy_optional(attn_context *c, const char *text, char **copy,
 /* The configuration's static parameters never change while the context is open, nor do the layer's own. */
 static attn_status settle_params(attn_layer *l, const attn_layer_options *o, attn_error *error)
 {
-    json_t *handed = attn_spec_handover(l->choice.backend->name, l->choice.spec);
+    bool diffusion = l->choice.backend->domain == ATTN_DOMAIN_DIFFUSION;
+    json_t *handed = diffusion ? attn_spec_handover(l->choice.backend->name, l->choice.spec) : NULL;
     attn_status status = attn_consumer_settle(&l->consumer, o, handed, error);
     json_decref(handed);
     return status;
+}
+
+static attn_status read_question(const attn_site *site, const attn_layer_options *o, attn_question *question,
+                                 attn_error *error)
+{
+    ATTN_TRY(attn_question_read(o->domain, o->llm, site->head_dim, site->dtype, site->heads, site->kv_heads,
+                                question, error));
+    question->category = o->category;
+    question->model_backend = o->model_backend;
+    return ATTN_OK;
 }
 
 static attn_status fill_layer(attn_layer *l, const attn_layer_options *o, attn_error *error)
@@ -144,9 +169,13 @@ static attn_status fill_layer(attn_layer *l, const attn_layer_options *o, attn_e
     ATTN_TRY(copy_optional(c, role_of(o), &l->role, error));
     ATTN_TRY(copy_optional(c, o->category, &l->category, error));
     ATTN_TRY(copy_optional(c, o->impl_overrides, &l->impl_overrides, error));
+    ATTN_TRY(copy_optional(c, o->model_backend, &l->model_backend, error));
+    ATTN_TRY(read_question(&l->site, o, &l->question, error));
+    l->question.category = l->category;
+    l->question.model_backend = l->model_backend;
     attn_site_problem(&l->site, &problem);
     attn_court court = court_of(l, c->trace, c->trace_user);
-    ATTN_TRY(attn_policy_diffusion(&court, c->config, l->category, &problem, &l->choice, error));
+    ATTN_TRY(attn_policy_choose(&court, c->config, &l->question, &problem, &l->choice, error));
     l->current = l->choice;
     ATTN_TRY(settle_params(l, o, error));
     attn_log_selection(c, l->role, l->category, &l->choice);
@@ -192,6 +221,7 @@ void attn_layer_close(attn_layer *l)
     attn_drop(&c->allocator, l->category);
     attn_drop(&c->allocator, l->impl_overrides);
     attn_consumer_clear(&l->consumer);
+    attn_drop(&c->allocator, l->model_backend);
     attn_drop(&c->allocator, l);
 }
 
@@ -225,7 +255,7 @@ static attn_status judge_anew(attn_layer *l, const attn_problem *problem, const 
                          l->choice.backend->name, l->choice.source, l->role, why);
     court.demoted = l->demoted;
     attn_choice next; /* a failure leaves the layer as it was */
-    ATTN_TRY(attn_policy_diffusion(&court, c->config, l->category, problem, &next, error));
+    ATTN_TRY(attn_policy_choose(&court, c->config, &l->question, problem, &next, error));
     l->current = next;
     if (l->rejudged || !against->count) return ATTN_OK;
     l->rejudged = true;
@@ -260,7 +290,7 @@ static attn_status follow_overrides(attn_layer *l, attn_error *error)
     attn_court court = court_of(l, c->trace, c->trace_user);
     uint64_t generation = atomic_load(&c->registry.generation);
     attn_choice next; /* a failure leaves the layer stale, so that the next call fails alike */
-    ATTN_TRY(attn_policy_diffusion(&court, c->config, l->category, &problem, &next, error));
+    ATTN_TRY(attn_policy_choose(&court, c->config, &l->question, &problem, &next, error));
     l->choice = l->current = next;
     l->generation = generation;
     l->demoted = 0;
@@ -499,5 +529,6 @@ attn_status attn_explain(attn_context *c, const attn_layer_options *options, con
     l.permitted = attn_model_permits_trtllm(o.pipeline);
     attn_court court = court_of(&l, sink, user);
     tell_profile(c, &l, &problem, args != NULL, sink, user);
-    return attn_policy_diffusion(&court, c->config, o.category, &problem, &l.choice, error);
+    ATTN_TRY(read_question(&l.site, &o, &l.question, error));
+    return attn_policy_choose(&court, c->config, &l.question, &problem, &l.choice, error);
 }

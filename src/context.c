@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 void attn_context_log(const attn_context *context, int32_t level, const char *format, ...)
 {
@@ -250,14 +251,67 @@ static attn_status init_platform(attn_context *c, const attn_options *o, attn_er
 
 static attn_status gather_config(attn_context *c, const attn_options *o, attn_error *error)
 {
-    if (o->settings && (o->backend || o->config))
+    const char *said = o->backend          ? "backend"
+                       : o->config         ? "config"
+                       : o->llm_backend    ? "llm_backend"
+                       : o->llm_config     ? "llm_config"
+                       : o->vision_backend ? "vision_backend"
+                                           : NULL;
+    if (o->settings && said)
         return attn_fail(error, ATTN_KIND_MUTUALLY_EXCLUSIVE,
                          "attn_options.settings and attn_options.%s say the same thing; give one of them",
-                         o->backend ? "backend" : "config");
+                         said);
     if (o->settings) return attn_config_copy(o->settings, &c->config, error);
     ATTN_TRY(attn_config_new(&c->config, error));
     if (o->config) ATTN_TRY(attn_config_set_json(c->config, o->config, error));
+    if (o->llm_backend)
+        ATTN_TRY(attn_config_set_option(c->config, "attention-backend", o->llm_backend, error));
+    if (o->llm_config) ATTN_TRY(attn_config_set_option(c->config, "attention-config", o->llm_config, error));
+    if (o->vision_backend)
+        ATTN_TRY(attn_config_set_option(c->config, "mm-attention-backend", o->vision_backend, error));
     return attn_config_set_backend(c->config, o->backend, error);
+}
+
+/* What domains llm and vision take beside their options. */
+static attn_status init_domains(attn_context *c, const attn_options *o, attn_error *error)
+{
+    const char *layout = setting(o, NULL, "VLLM_KV_CACHE_LAYOUT"), *vision = c->config->vision_flag;
+    const char *warning;
+    for (size_t i = 0; (warning = attn_config_warning_at(c->config, i)); i++)
+        attn_context_log(c, ATTN_LOG_WARNING, "%s", warning);
+    if (layout && strcmp(layout, "NHD") && strcmp(layout, "HND"))
+        return attn_fail(error, ATTN_KIND_INVALID_VALUE, "VLLM_KV_CACHE_LAYOUT is '%.60s'; it is NHD or HND",
+                         layout);
+    ATTN_TRY(attn_config_keep(c->config, &c->config->kv_layout, layout, error));
+    c->obsolete = setting(o, NULL, "VLLM_ATTENTION_BACKEND") != NULL;
+    if (!vision || attn_registry_named(&c->registry, ATTN_DOMAIN_VISION, vision)) return ATTN_OK;
+    return attn_fail(
+        error, ATTN_KIND_UNKNOWN_BACKEND,
+        "--mm-attention-backend asks for '%.60s', which is no backend of domain vision; `attn list --domain "
+        "vision` names them",
+        vision);
+}
+
+/* Switches of AITER, which the environment sets on a live machine. */
+static void read_aiter(attn_context *c, const attn_options *o)
+{
+    static const struct {
+        uint32_t bit;
+        const char *gate, *variable;
+        bool standard;
+    } switches[] = {{ATTN_AITER(mla), "VLLM_ROCM_USE_AITER", "VLLM_ROCM_USE_AITER_MLA", true},
+                    {ATTN_AITER(mha), "VLLM_ROCM_USE_AITER", "VLLM_ROCM_USE_AITER_MHA", true},
+                    {ATTN_AITER(vision), NULL, "SGLANG_USE_AITER", false}};
+    attn_facts *f = &c->facts;
+    bool device = f->has_capability && f->major == 9 && (f->minor == 4 || f->minor == 5);
+    if (strcmp(f->platform, "rocm") || !device || !attn_facts_have(f, "aiter")) return;
+    f->aiter |= ATTN_AITER(found);
+    for (size_t i = 0; i < sizeof switches / sizeof *switches; i++) {
+        const char *gate = switches[i].gate ? setting(o, NULL, switches[i].gate) : "1";
+        const char *value = setting(o, NULL, switches[i].variable);
+        bool on = value ? !strcmp(value, "1") || !strcasecmp(value, "true") : switches[i].standard;
+        if (gate && (!strcmp(gate, "1") || !strcasecmp(gate, "true")) && on) f->aiter |= switches[i].bit;
+    }
 }
 
 static attn_status init_config(attn_context *c, const attn_options *o, attn_error *error)
@@ -266,6 +320,9 @@ static attn_status init_config(attn_context *c, const attn_options *o, attn_erro
     ATTN_TRY(gather_config(c, o, error));
     if (value && !c->config->environment) ATTN_TRY(attn_config_set_environment(c->config, value, error));
     ATTN_TRY(attn_config_normalise(c->config, error));
+    ATTN_TRY(init_domains(c, o, error));
+    ATTN_TRY(attn_config_normalise(c->config, error));
+    if (c->facts.live) read_aiter(c, o);
     if (!c->config->from_environment) return ATTN_OK;
     char *roles = json_dumps(c->config->roles, JSON_COMPACT);
     attn_context_log(
@@ -377,7 +434,12 @@ void attn_context_get_info(const attn_context *c, attn_context_info *info)
 
 int attn_backend_at(const attn_context *c, size_t index, attn_backend_info *info)
 {
-    const attn_backend *b = attn_registry_backend_at(&c->registry, index);
+    return attn_domain_backend_at(c, ATTN_DOMAIN_DIFFUSION, index, info);
+}
+
+int attn_domain_backend_at(const attn_context *c, attn_domain domain, size_t index, attn_backend_info *info)
+{
+    const attn_backend *b = attn_registry_domain_at(&c->registry, domain, index);
     if (!b) return 0;
     attn_backend_info ours = {.mask = b->mask,
                               .spans = b->spans,
@@ -448,10 +510,10 @@ attn_status attn_override_set(attn_context *c, const char *backend, const char *
 int attn_override_at(const attn_context *c, size_t index, attn_override_info *info)
 {
     const attn_backend *b;
-    for (size_t i = 0; (b = attn_registry_backend_at(&c->registry, i)); i++) {
+    for (size_t i = 0; (b = attn_registry_any_at(&c->registry, i)); i++) {
         const attn_impl_slot *slot = attn_registry_override(&c->registry, b);
         if (!slot || index-- > 0) continue;
-        attn_override_info ours = {.backend = b->name, .implementation = slot->impl.name};
+        attn_override_info ours = {.backend = b->served, .implementation = slot->impl.name};
         attn_give_struct(info, &ours, sizeof ours);
         return 1;
     }

@@ -36,10 +36,11 @@ typedef struct attn_logged {
 
 /* Answers of attn_resolve, by a hash of the question. */
 typedef struct attn_answer {
-    attn_query query; /* its strings are role and category */
+    attn_query query; /* its strings are role, category and model_backend */
+    attn_llm_case llm;
     uint64_t generation;
     attn_resolution resolution;
-    char *role, *category; /* in the same allocation */
+    char *role, *category, *model_backend; /* in the same allocation; "" for those that were not given */
     bool has_category;
 } attn_answer;
 
@@ -82,13 +83,15 @@ struct attn_context {
     bool remarked; /* what is odd about the machine was said */
     bool geometry_warned;
     _Atomic int64_t forward_states; /* that calls built */
+    bool obsolete;                  /* a variable of older releases is set, and that was not said yet */
     bool pool_held;
 };
 
 struct attn_layer {
     attn_context *context;
     attn_site site;
-    char *role, *category, *impl_overrides;
+    attn_question question; /* its category and model_backend are the layer's own copies */
+    char *role, *category, *impl_overrides, *model_backend;
     bool permitted;     /* the model permits TRTLLM as a default */
     attn_choice choice; /* made when the layer opened */
     attn_choice
@@ -115,7 +118,11 @@ void attn_log_selection(attn_context *context, const char *role, const char *cat
 attn_status attn_layer_consume(attn_layer *layer, attn_request *request, attn_error *error);
 
 /* resolve.c */
-attn_status attn_domain_check(attn_domain domain, attn_error *error);
+/* Reads what domain and llm say; heads are those of a layer, 0 where there is none. Strings stay the
+ * caller's. */
+attn_status attn_question_read(attn_domain domain, const attn_llm_query *llm, int64_t head_size,
+                               attn_dtype dtype, int64_t heads, int64_t kv_heads, attn_question *question,
+                               attn_error *error);
 void attn_answers_clear(attn_context *context);
 
 /* plan.c */

@@ -548,8 +548,24 @@ ATTN_API attn_status attn_config_set_path(attn_config *config, const char *path,
 ATTN_API attn_status attn_config_set_vsa_topk(attn_config *config, int64_t topk, attn_error *error);
 /* The value of DIFFUSION_ATTENTION_BACKEND; blank counts as unset, NULL takes it back. */
 ATTN_API attn_status attn_config_set_environment(attn_config *config, const char *value, attn_error *error);
+/* One option as it stands on a command line, without its dashes: "attention-backend",
+ * "attention-config", "attention-config.flash_attn_version", "ac.backend", "mm-attention-backend", or one of
+ * the diffusion options above. Underscores before the first dot equal dashes.
+ * The values of attention-config merge in the order of the calls, JSON objects and dotted keys alike; a
+ * dotted value is JSON when it parses, else text; a key that ends in '+' appends to a list; a key that was
+ * said before is replaced and a warning names it. Fails: unknown_name (the option), syntax. What the values
+ * mean is checked when the configuration is normalised. */
+ATTN_API attn_status attn_config_set_option(attn_config *config, const char *option, const char *value,
+                                            attn_error *error);
+/* What a user should know although nothing failed, one sentence each; NULL past the end. Lives until the next
+ * call with this config. */
+ATTN_API const char *attn_config_warning_at(const attn_config *config, size_t index);
+/* A number that changes when any field of the llm configuration in force does; keys caches of compiled
+ * graphs. Fails: every configuration kind. */
+ATTN_API attn_status attn_config_llm_hash(attn_config *config, uint64_t *hash, attn_error *error);
 /* A JSON file with any of the keys diffusion_attention_backend, diffusion_attention_config,
- * fastvideo_vsa_topk. Fails: io, syntax, invalid_type, unknown_or_missing_key, invalid_value. */
+ * fastvideo_vsa_topk, attention_backend, attention_config, mm_attention_backend. Fails: io, syntax,
+ * invalid_type, unknown_or_missing_key, invalid_value. */
 ATTN_API attn_status attn_config_load_file(attn_config *config, const char *path, attn_error *error);
 /* Who said "auto" as the default ("--diffusion-attention-backend", "attention_config.default"), or NULL when
  * the default is a backend or nobody said anything. */
@@ -559,6 +575,10 @@ ATTN_API const char *attn_config_auto_by(attn_config *config);
  * configuration kind. */
 ATTN_API attn_status attn_config_text(attn_config *config, char *text, size_t bytes, size_t *needed,
                                       attn_error *error);
+
+/* The same for one domain: for llm the fields of --attention-config, for vision {"mm_attention_backend"}. */
+ATTN_API attn_status attn_config_domain_text(attn_config *config, attn_domain domain, char *text,
+                                             size_t bytes, size_t *needed, attn_error *error);
 
 /* ---- facts ------------------------------------------------------------------------------------ */
 
@@ -1071,6 +1091,64 @@ typedef struct attn_backend_info {
     const char *needs;      /* what must be installed, by contract */
 } attn_backend_info;
 
+/* The published tables of domain llm, as the judge reads them. Lists are separated by spaces; "any": no
+ * restriction. */
+typedef enum attn_llm_table {
+    ATTN_LLM_STANDARD = 0,
+    ATTN_LLM_MLA_DECODE,
+    ATTN_LLM_MLA_PREFILL /* only name, compute_cap, notes and the four fields at the end */
+} attn_llm_table;
+typedef struct attn_llm_row_info {
+    uint32_t size;
+    int32_t table; /* attn_llm_table */
+    const char *name;
+    const char *variant; /* "" where the name has one row */
+    const char *dtypes, *kv_dtypes;
+    const char *block_sizes; /* "16 32 64", "multiple of 16" or "any" */
+    const char *head_sizes;
+    int32_t sink, sparse, mm_prefix, dcp;
+    const char *attn_types;
+    const char *compute_cap; /* ">=8.0", "9.x-10.x", "10.0", "any", "n/a": runs elsewhere than on CUDA */
+    const char *notes;       /* keys of attn_llm_note_at */
+    const char *kernel, *enable, *disable, *constraint;
+} attn_llm_row_info;
+
+/* One row of the automatic order of a domain on a platform: rows of one scope in the order of rank. */
+typedef struct attn_route_info {
+    uint32_t size;
+    int32_t rank;         /* from 1 within its scope */
+    const char *platform; /* "*": platforms without rows of their own */
+    const char *scope;    /* whom the list is for: "MLA, SM 10.x" */
+    const char *backend;
+    const char *condition; /* "" or when the row counts; domain vision: examples of devices */
+} attn_route_info;
+
+/* What a name of domain llm is beside its rows. */
+typedef struct attn_llm_name_info {
+    uint32_t size;
+    int32_t mla;
+    const char *name;
+    const char *kv_layout;      /* required: "HND", "HND on SM 10.x"; "" for free */
+    const char *kv_cache_shape; /* "" for none */
+    const char *home;           /* where its code lives */
+} attn_llm_name_info;
+
+/* Constants; index from 0, 0 or NULL past the end. */
+ATTN_API int attn_llm_row_at(size_t index, attn_llm_row_info *info);
+ATTN_API int attn_llm_name_at(size_t index, attn_llm_name_info *info);
+ATTN_API const char *attn_llm_note_at(size_t index, const char **text);
+ATTN_API int attn_route_at(attn_domain domain, size_t index, attn_route_info *info);
+
+/* Block sizes over several backends of one model (names of domain llm). propose: the size of cache blocks
+ * when the user gave none, the smallest that every backend takes, and 16 if they take it. kernel: the size
+ * that the kernels of one cache group see for cache blocks of `cache_block` tokens: that size if all take it
+ * as it is, else the largest listed one that divides it and that all take. flags: ATTN_LLM_FLAG bits, of
+ * which FLOAT32_STATE matters. Fails: unknown_backend, invalid_value (no common block size). */
+ATTN_API attn_status attn_llm_propose_block(const char *const *backends, size_t count, uint32_t flags,
+                                            int64_t *block, attn_error *error);
+ATTN_API attn_status attn_llm_kernel_block(const char *const *backends, size_t count, uint32_t flags,
+                                           int64_t cache_block, int64_t *block, attn_error *error);
+
 typedef struct attn_impl_info {
     uint32_t size;
     int32_t head_dim_max;
@@ -1131,6 +1209,9 @@ ATTN_API const char *attn_kernel_set_at(size_t index, int *usable);
 ATTN_API int attn_override_at(const attn_context *context, size_t index, attn_override_info *info);
 ATTN_API int attn_probe_at(const attn_context *context, size_t index, attn_probe_info *info);
 ATTN_API int attn_backend_at(const attn_context *context, size_t index, attn_backend_info *info);
+/* The backends of one domain; attn_backend_at lists those of domain diffusion. */
+ATTN_API int attn_domain_backend_at(const attn_context *context, attn_domain domain, size_t index,
+                                    attn_backend_info *info);
 ATTN_API int attn_impl_at(const attn_context *context, size_t index, attn_impl_info *info);
 ATTN_API int attn_module_at(const attn_context *context, size_t index, attn_module_info *info);
 

@@ -44,10 +44,10 @@ static json_t *split(const char *value)
     }
 }
 
-static json_t *parse_value(const char *value)
+json_t *attn_dotted_value(const char *value, unsigned laws)
 {
     json_t *parsed = json_loads(value, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
-    if (!parsed) parsed = scaled(value);
+    if (!parsed && laws & ATTN_LAW_SUFFIXES) parsed = scaled(value);
     return parsed ? parsed : json_string(value);
 }
 
@@ -111,7 +111,8 @@ attn_status attn_config_add_path(json_t *root, const char *path, const char *val
     size_t length = strlen(path);
     bool list = length && path[length - 1] == '+';
     ATTN_TRY(read_parts(path, length - list, parts, &count, error));
-    json_t *parsed = list ? split(value) : parse_value(value);
+    unsigned laws = attn_option_laws("diffusion-attention-config");
+    json_t *parsed = list && laws & ATTN_LAW_SPLITS ? split(value) : attn_dotted_value(value, laws);
     json_t *nested = parsed ? nest(parts, count, parsed) : NULL;
     if (!nested)
         return attn_fail(error, ATTN_KIND_SYNTAX,

@@ -48,6 +48,11 @@ void attn_config_free(attn_config *c)
     json_decref(c->dotted);
     json_decref(c->default_spec);
     json_decref(c->roles);
+    free(c->llm_flag);
+    json_decref(c->llm_tree);
+    free(c->vision_flag);
+    free(c->kv_layout);
+    json_decref(c->warnings);
     free(c);
 }
 
@@ -57,7 +62,7 @@ static attn_status no_config(attn_error *error)
                      "config, or a path or value that is required, is NULL; pass it");
 }
 
-static attn_status keep_text(attn_config *c, char **place, const char *text, attn_error *error)
+attn_status attn_config_keep(attn_config *c, char **place, const char *text, attn_error *error)
 {
     char *copy = text ? strdup(text) : NULL;
     c->normalised = false;
@@ -70,13 +75,13 @@ static attn_status keep_text(attn_config *c, char **place, const char *text, att
 attn_status attn_config_set_backend(attn_config *c, const char *name, attn_error *error)
 {
     if (!c) return no_config(error);
-    return keep_text(c, &c->flag_backend, name, error);
+    return attn_config_keep(c, &c->flag_backend, name, error);
 }
 
 attn_status attn_config_set_environment(attn_config *c, const char *value, attn_error *error)
 {
     if (!c) return no_config(error);
-    return keep_text(c, &c->environment, value, error);
+    return attn_config_keep(c, &c->environment, value, error);
 }
 
 attn_status attn_config_copy(const attn_config *c, attn_config **copy, attn_error *error)
@@ -84,12 +89,17 @@ attn_status attn_config_copy(const attn_config *c, attn_config **copy, attn_erro
     ATTN_TRY(attn_config_new(copy, error));
     attn_status status = attn_config_set_backend(*copy, c->flag_backend, error);
     if (!status) status = attn_config_set_environment(*copy, c->environment, error);
+    if (!status) status = attn_config_keep(*copy, &(*copy)->llm_flag, c->llm_flag, error);
+    if (!status) status = attn_config_keep(*copy, &(*copy)->vision_flag, c->vision_flag, error);
     (*copy)->json = c->json ? json_deep_copy(c->json) : NULL;
     (*copy)->dotted = c->dotted ? json_deep_copy(c->dotted) : NULL;
+    (*copy)->llm_tree = c->llm_tree ? json_deep_copy(c->llm_tree) : NULL;
+    (*copy)->warnings = c->warnings ? json_deep_copy(c->warnings) : NULL;
     (*copy)->json_from_file = c->json_from_file;
     (*copy)->has_topk = c->has_topk;
     (*copy)->topk = c->topk;
-    if (!status && ((c->json && !(*copy)->json) || (c->dotted && !(*copy)->dotted)))
+    if (!status && ((c->json && !(*copy)->json) || (c->dotted && !(*copy)->dotted) ||
+                    (c->llm_tree && !(*copy)->llm_tree) || (c->warnings && !(*copy)->warnings)))
         status = no_memory(error);
     if (!status) return ATTN_OK;
     attn_config_free(*copy);
@@ -156,37 +166,72 @@ attn_status attn_config_set_vsa_topk(attn_config *c, int64_t topk, attn_error *e
 
 /* Values of a file, committed only when all of it has been read. */
 typedef struct file_values {
-    const char *backend;
-    json_t *config;
+    const char *backend, *llm_backend, *vision_backend;
+    json_t *config, *llm_config;
     json_t *topk;
 } file_values;
+
+typedef enum file_type { FILE_TEXT, FILE_WHOLE, FILE_TREE } file_type;
+
+static const struct file_key {
+    const char *key;
+    file_type type;
+    size_t offset;
+} file_keys[] = {
+    {"diffusion_attention_backend", FILE_TEXT, offsetof(file_values, backend)},
+    {"diffusion_attention_config", FILE_TREE, offsetof(file_values, config)},
+    {"fastvideo_vsa_topk", FILE_WHOLE, offsetof(file_values, topk)},
+    {"attention_backend", FILE_TEXT, offsetof(file_values, llm_backend)},
+    {"attention_config", FILE_TREE, offsetof(file_values, llm_config)},
+    {"mm_attention_backend", FILE_TEXT, offsetof(file_values, vision_backend)},
+};
+enum { FILE_KEYS = sizeof file_keys / sizeof *file_keys };
+
+static attn_status unknown_file_key(const char *path, const char *key, attn_error *error)
+{
+    const char *words[FILE_KEYS];
+    char list[256] = "";
+    for (int i = 0; i < FILE_KEYS; i++) {
+        size_t used = strlen(list);
+        words[i] = file_keys[i].key;
+        snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", words[i]);
+    }
+    const char *near = attn_nearest(key, words, FILE_KEYS);
+    return attn_fail(error, ATTN_KIND_UNKNOWN_OR_MISSING_KEY,
+                     "%.120s: '%.60s' is no known key;%s%s%s the keys are %s", path, key,
+                     near ? " did you mean " : "", near ? near : "", near ? "?" : "", list);
+}
 
 static attn_status read_file_key(file_values *v, const char *path, const char *key, json_t *value,
                                  attn_error *error)
 {
-    static const char *const words[] = {"diffusion_attention_backend", "diffusion_attention_config",
-                                        "fastvideo_vsa_topk"};
-    if (!strcmp(key, words[0])) {
-        v->backend = json_string_value(value);
-        if (v->backend) return ATTN_OK;
-        return attn_fail(error, ATTN_KIND_INVALID_TYPE, "%.120s: %s is %s; it is a string", path, key,
-                         attn_json_type(value));
-    }
-    if (!strcmp(key, words[1])) {
-        v->config = value;
+    for (int i = 0; i < FILE_KEYS; i++) {
+        if (strcmp(file_keys[i].key, key)) continue;
+        void *place = (char *)v + file_keys[i].offset;
+        bool text = file_keys[i].type == FILE_TEXT, whole = file_keys[i].type == FILE_WHOLE;
+        if ((text && !json_is_string(value)) || (whole && !json_is_integer(value)))
+            return attn_fail(error, ATTN_KIND_INVALID_TYPE, "%.120s: %s is %s; it is a %s", path, key,
+                             attn_json_type(value), text ? "string" : "whole number");
+        if (text)
+            *(const char **)place = json_string_value(value);
+        else
+            *(json_t **)place = value;
         return ATTN_OK;
     }
-    if (!strcmp(key, words[2])) {
-        v->topk = value;
-        if (json_is_integer(value)) return ATTN_OK;
-        return attn_fail(error, ATTN_KIND_INVALID_TYPE, "%.120s: %s is %s; it is a whole number", path, key,
-                         attn_json_type(value));
-    }
-    const char *near = attn_nearest(key, words, 3);
-    return attn_fail(error, ATTN_KIND_UNKNOWN_OR_MISSING_KEY,
-                     "%.120s: '%.60s' is no known key;%s%s%s the keys are %s, %s, %s", path, key,
-                     near ? " did you mean " : "", near ? near : "", near ? "?" : "", words[0], words[1],
-                     words[2]);
+    return unknown_file_key(path, key, error);
+}
+
+static attn_status commit_llm(attn_config *c, const file_values *v, attn_error *error)
+{
+    attn_status status = ATTN_OK;
+    if (v->llm_backend) status = attn_config_set_option(c, "attention-backend", v->llm_backend, error);
+    if (!status && v->vision_backend)
+        status = attn_config_set_option(c, "mm-attention-backend", v->vision_backend, error);
+    if (status || !v->llm_config) return status;
+    char *text = json_dumps(v->llm_config, JSON_ENCODE_ANY);
+    status = text ? attn_config_set_option(c, "attention-config", text, error) : no_memory(error);
+    free(text);
+    return status;
 }
 
 static attn_status commit_file(attn_config *c, const file_values *v, attn_error *error)
@@ -194,6 +239,7 @@ static attn_status commit_file(attn_config *c, const file_values *v, attn_error 
     if (v->config && (c->json || c->dotted)) return twice(CONFIG_FLAG, error);
     if (v->topk) ATTN_TRY(attn_config_set_vsa_topk(c, json_integer_value(v->topk), error));
     if (v->backend) ATTN_TRY(attn_config_set_backend(c, v->backend, error));
+    ATTN_TRY(commit_llm(c, v, error));
     if (!v->config) return ATTN_OK;
     c->json = json_incref(v->config);
     c->json_from_file = true;
@@ -285,6 +331,7 @@ attn_status attn_config_normalise(attn_config *c, attn_error *error)
     ATTN_TRY(apply_flag(c, error));
     ATTN_TRY(apply_topk(c, error));
     ATTN_TRY(apply_environment(c, error));
+    ATTN_TRY(attn_llm_settings_read(&c->llm, c->llm_tree, c->llm_flag, error));
     c->normalised = true;
     return ATTN_OK;
 }
@@ -302,6 +349,38 @@ attn_status attn_config_text(attn_config *c, char *text, size_t bytes, size_t *n
     if (root && c->auto_by && !c->default_spec)
         json_object_set_new(root, "default", json_pack("{ss}", "backend", "auto"));
     char *dump = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
+    json_decref(root);
+    if (!dump) return no_memory(error);
+    if (needed) *needed = strlen(dump) + 1;
+    if (text && bytes) snprintf(text, bytes, "%s", dump);
+    free(dump);
+    return ATTN_OK;
+}
+
+/* ---- domain llm and vision ---------------------------------------------------------------------- */
+
+attn_status attn_config_llm_hash(attn_config *c, uint64_t *hash, attn_error *error)
+{
+    if (!c || !hash) return no_config(error);
+    ATTN_TRY(attn_config_normalise(c, error));
+    *hash = attn_llm_settings_hash(&c->llm);
+    return ATTN_OK;
+}
+
+static json_t *domain_root(const attn_config *c, attn_domain domain)
+{
+    if (domain == ATTN_DOMAIN_LLM) return attn_llm_settings_json(&c->llm);
+    return json_pack("{ss?}", "mm_attention_backend", c->vision_flag);
+}
+
+attn_status attn_config_domain_text(attn_config *c, attn_domain domain, char *text, size_t bytes,
+                                    size_t *needed, attn_error *error)
+{
+    if (domain == ATTN_DOMAIN_DIFFUSION) return attn_config_text(c, text, bytes, needed, error);
+    if (!c) return no_config(error);
+    ATTN_TRY(attn_config_normalise(c, error));
+    json_t *root = domain_root(c, domain);
+    char *dump = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
     json_decref(root);
     if (!dump) return no_memory(error);
     if (needed) *needed = strlen(dump) + 1;

@@ -2,6 +2,7 @@
 #ifndef ATTN_CONFIG_SPEC_H
 #define ATTN_CONFIG_SPEC_H
 
+#include "config/llm.h"
 #include "core/fail.h"
 #include "core/memory.h"
 #include "core/text.h"
@@ -17,7 +18,13 @@ struct attn_config {
     json_t *dotted; /* --diffusion-attention-config.PATH; replaces json when given */
     bool has_topk;
     int64_t topk;
+    char *llm_flag;    /* --attention-backend */
+    json_t *llm_tree;  /* --attention-config in all its forms, merged in order; NULL: not given */
+    char *kv_layout;   /* NHD or HND, NULL: not configured */
+    char *vision_flag; /* --mm-attention-backend */
+    json_t *warnings;  /* sentences; NULL: none */
     /* as normalised */
+    attn_llm_settings llm;
     json_t *default_spec; /* NULL: unset */
     json_t *roles;        /* role -> spec */
     const char *auto_by;  /* who said "auto" as default, which keeps the environment out; NULL: nobody */
@@ -25,6 +32,12 @@ struct attn_config {
     bool normalised;
 };
 
+/* options.c: the parsing law of an option, a column of options.def. */
+enum { ATTN_LAW_REPLACES = 1, ATTN_LAW_SUFFIXES = 2, ATTN_LAW_SPLITS = 4 };
+unsigned attn_option_laws(const char *name);
+
+/* spec.c: keeps a text (NULL: takes it back) that normalising has not seen yet. */
+attn_status attn_config_keep(attn_config *config, char **place, const char *text, attn_error *error);
 /* spec.c: the sources become default_spec and roles. A copy carries the sources only. */
 attn_status attn_config_copy(const attn_config *config, attn_config **copy, attn_error *error);
 attn_status attn_config_normalise(attn_config *config, attn_error *error);
@@ -53,6 +66,9 @@ const char *attn_json_type(const json_t *value);
 
 /* dotted.c: one --diffusion-attention-config.PATH VALUE into the object of dotted flags. */
 attn_status attn_config_add_path(json_t *root, const char *path, const char *value, attn_error *error);
+/* A value as typed: JSON when it parses, else a number with a suffix when the law has them, else text; a new
+ * reference, NULL when it is not UTF-8. */
+json_t *attn_dotted_value(const char *value, unsigned laws);
 
 /* handover.c: the flat table a backend is handed, or NULL when it is empty; a new reference. spec may be
  * NULL. */

@@ -138,19 +138,24 @@ static attn_status read_text(const json_t *value, const char *key, char *to, siz
 
 static attn_status read_capability(const json_t *value, attn_facts *f, attn_error *error)
 {
+    json_int_t high = -1, low = -1;
+    char after;
     if (!value || json_is_null(value)) return ATTN_OK;
     const json_t *major = json_array_get(value, 0), *minor = json_array_get(value, 1);
-    if (json_array_size(value) != 2 || !json_is_integer(major) || !json_is_integer(minor))
-        return bad_type("compute_capability", "[major, minor] or null", error);
-    json_int_t high = json_integer_value(major), low = json_integer_value(minor);
+    if (json_array_size(value) == 2 && json_is_integer(major) && json_is_integer(minor))
+        high = json_integer_value(major), low = json_integer_value(minor);
+    else if (!json_is_string(value) ||
+             sscanf(json_string_value(value), "%" JSON_INTEGER_FORMAT ".%" JSON_INTEGER_FORMAT "%c", &high,
+                    &low, &after) != 2)
+        return bad_type("compute_capability", "[major, minor], text such as \"9.0\", or null", error);
     if (high < 0 || high > 99 || low < 0 || low > 9)
         return attn_fail(error, ATTN_KIND_INVALID_VALUE,
                          "facts: compute_capability is [%" JSON_INTEGER_FORMAT ", %" JSON_INTEGER_FORMAT
                          "]; major is 0 to 99 and minor 0 to 9",
                          high, low);
     f->has_capability = true;
-    f->major = (int32_t)json_integer_value(major);
-    f->minor = (int32_t)json_integer_value(minor);
+    f->major = (int32_t)high;
+    f->minor = (int32_t)low;
     return ATTN_OK;
 }
 
@@ -181,10 +186,75 @@ static attn_status read_packages(json_t *value, attn_facts *f, attn_error *error
     return ATTN_OK;
 }
 
+/* ---- facts of domain llm: lists of words -------------------------------------------------------- */
+
+static const char *const aiter_words[] = {
+#define X(word, sentence) #word,
+#include "core/aiter.def"
+#undef X
+};
+
+static int find_aiter(const char *word)
+{
+    for (int i = 0; i < ATTN_AITER_WORDS; i++)
+        if (!strcmp(aiter_words[i], word)) return i;
+    return -1;
+}
+
+/* A list of words as a set of bits. */
+static attn_status read_words(const json_t *list, const char *key, int (*find)(const char *), uint64_t *bits,
+                              attn_error *error)
+{
+    size_t i;
+    json_t *item;
+    if (!list || json_is_null(list)) return ATTN_OK;
+    if (!json_is_array(list)) return bad_type(key, "a list of words", error);
+    json_array_foreach(list, i, item)
+    {
+        const char *word = json_string_value(item);
+        int bit = word ? find(word) : -1;
+        if (!word) return bad_type(key, "a list of words", error);
+        if (bit < 0)
+            return attn_fail(error, ATTN_KIND_UNKNOWN_NAME, "facts: %s has '%.60s'; its words are %s", key,
+                             word,
+                             find == find_aiter ? "found, mla, mha and vision"
+                                                : "the names that `attn list --domain llm` prints");
+        *bits |= (uint64_t)1 << bit;
+    }
+    return ATTN_OK;
+}
+
+static attn_status read_llm(const json_t *root, attn_facts *f, attn_error *error)
+{
+    uint64_t aiter = 0;
+    ATTN_TRY(read_words(json_object_get(root, "aiter"), "aiter", find_aiter, &aiter, error));
+    f->aiter = (uint32_t)aiter;
+    return read_words(json_object_get(root, "missing"), "missing", attn_llm_find, &f->missing, error);
+}
+
+static json_t *words_of(uint64_t bits, const char *(*name)(int), int count)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < count; i++)
+        if (bits >> i & 1) json_array_append_new(list, json_string(name(i)));
+    return list;
+}
+
+static const char *aiter_name(int i)
+{
+    return aiter_words[i];
+}
+
+static const char *llm_name(int i)
+{
+    return attn_llm_names[i].name;
+}
+
 static attn_status check_keys(json_t *root, attn_error *error)
 {
-    static const char *const keys[] = {"platform",      "compute_capability", "device_name",
-                                       "cudnn_version", "packages",           "xpu_architecture"};
+    static const char *const keys[] = {"platform", "compute_capability", "device_name",  "cudnn_version",
+                                       "packages", "xpu_architecture",   "cuda_version", "aiter",
+                                       "missing"};
     const char *key;
     json_t *value;
     json_object_foreach(root, key, value)
@@ -196,7 +266,7 @@ static attn_status check_keys(json_t *root, attn_error *error)
         return attn_fail(error, ATTN_KIND_UNKNOWN_OR_MISSING_KEY,
                          "facts have the unknown key '%.60s';%s%s%s the keys are platform, "
                          "compute_capability, device_name, "
-                         "cudnn_version, packages, xpu_architecture",
+                         "cudnn_version, packages, xpu_architecture, cuda_version, aiter, missing",
                          key, near ? " did you mean " : "", near ? near : "", near ? "?" : "");
     }
     return ATTN_OK;
@@ -231,6 +301,12 @@ static attn_status read_root(json_t *root, attn_facts *f, attn_error *error)
                          "facts: cudnn_version is %" JSON_INTEGER_FORMAT
                          "; it is 0 or a number such as 90500",
                          json_integer_value(cudnn));
+    const json_t *cuda = json_object_get(root, "cuda_version");
+    if (cuda && !json_is_null(cuda) &&
+        (!json_is_integer(cuda) || json_integer_value(cuda) < 0 || json_integer_value(cuda) > INT32_MAX))
+        return bad_type("cuda_version", "a number such as 12080", error);
+    f->cuda_version = (int32_t)json_integer_value(cuda);
+    ATTN_TRY(read_llm(root, f, error));
     f->cudnn_version = (int32_t)json_integer_value(cudnn);
     f->has_xpu_architecture = json_is_integer(xpu);
     f->xpu_architecture = json_integer_value(xpu);
@@ -303,6 +379,9 @@ attn_status attn_facts_text(const attn_facts *f, char *text, size_t bytes, size_
     json_object_set_new(root, "device_name", json_string(f->device_name));
     json_object_set_new(root, "cudnn_version", json_integer(f->cudnn_version));
     json_object_set_new(root, "packages", list);
+    if (f->cuda_version) json_object_set_new(root, "cuda_version", json_integer(f->cuda_version));
+    if (f->aiter) json_object_set_new(root, "aiter", words_of(f->aiter, aiter_name, ATTN_AITER_WORDS));
+    if (f->missing) json_object_set_new(root, "missing", words_of(f->missing, llm_name, ATTN_LLM_NAMES));
     if (f->has_xpu_architecture)
         json_object_set_new(root, "xpu_architecture", json_integer(f->xpu_architecture));
     char *dump = json_dumps(root, JSON_INDENT(2));

@@ -10,27 +10,15 @@ static const struct route {
     attn_condition conditions[2];
     const char *why;
 } routes[] = {
-#define X(domain, platform, backend, first, second, why)                                                     \
+#define ROW_llm(...)
+#define ROW_vision(...)
+#define ROW_diffusion(platform, backend, first, second, why)                                                 \
     {platform, &attn_built_in_backends[ATTN_BACKEND_##backend], {first, second}, why},
+#define X(domain, ...) ROW_##domain(__VA_ARGS__)
 #include "registry/routes.def"
 #undef X
 };
 enum { ROUTES = sizeof routes / sizeof *routes };
-
-static void tell(const attn_court *court, int32_t event, const char *backend, const char *impl,
-                 const char *text)
-{
-    if (!court->sink) return;
-    attn_trace trace = {.size = sizeof trace,
-                        .event = event,
-                        .usable = 1,
-                        .role = court->role,
-                        .source = court->source,
-                        .backend = backend,
-                        .implementation = impl,
-                        .text = text};
-    court->sink(court->user, &trace);
-}
 
 static attn_status unknown(const attn_court *court, const char *name, attn_error *error)
 {
@@ -186,23 +174,24 @@ static const char *look_up(attn_court *court, const attn_config *config, const c
     return choice->spec ? attn_spec_backend(choice->spec) : NULL;
 }
 
-attn_status attn_policy_diffusion(attn_court *court, const attn_config *config, const char *category,
+attn_status attn_policy_diffusion(attn_court *court, const attn_config *config, const attn_question *question,
                                   const attn_problem *problem, attn_choice *choice, attn_error *error)
 {
-    const char *asked = look_up(court, config, category, choice);
-    tell(court, ATTN_TRACE_SOURCE, asked ? asked : "auto", NULL,
-         asked ? "the configuration names a backend" : "the configuration names none, the platform chooses");
+    const char *asked = look_up(court, config, question->category, choice);
+    attn_policy_tell(court, ATTN_TRACE_SOURCE, asked ? asked : "auto", NULL,
+                     asked ? "the configuration names a backend"
+                           : "the configuration names none, the platform chooses");
     ATTN_TRY(asked ? obey(court, asked, problem, choice, error) : choose(court, problem, choice, error));
-    tell(court, ATTN_TRACE_CHOICE, choice->backend->name, choice->slot ? choice->slot->impl.name : NULL,
-         choice->reason);
+    attn_policy_tell(court, ATTN_TRACE_CHOICE, choice->backend->name,
+                     choice->slot ? choice->slot->impl.name : NULL, choice->reason);
     return ATTN_OK;
 }
 
-attn_status attn_policy_capability(attn_court *court, const attn_config *config, const char *category,
-                                   attn_choice *choice, attn_error *error)
+attn_status attn_policy_capability(attn_court *court, const attn_config *config,
+                                   const attn_question *question, attn_choice *choice, attn_error *error)
 {
     attn_problem none = {.size = sizeof none};
-    const char *asked = look_up(court, config, category, choice);
+    const char *asked = look_up(court, config, question->category, choice);
     court->head_size = ATTN_HEAD_SIZE_UNKNOWN;
     court->permitted = true;
     if (!asked) return choose(court, &none, choice, error);

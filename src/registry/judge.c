@@ -170,7 +170,7 @@ static void try_named(const attn_court *court, const attn_backend *b, const char
 {
     attn_reasons reasons;
     const attn_impl_slot *slot = attn_registry_impl(court->registry, impl);
-    if (slot && attn_impl_serves(&slot->impl, b->name)) {
+    if (slot && attn_impl_serves(&slot->impl, b->served)) {
         if (is_demoted(court, slot))
             refuse_demoted(court, slot, who, verdict);
         else
@@ -196,7 +196,7 @@ static void try_all(const attn_court *court, const attn_backend *b, const attn_p
     }
     for (size_t i = 0; i < court->registry->impl_count; i++) {
         const attn_impl_slot *slot = court->registry->impls[i];
-        if (!attn_impl_serves(&slot->impl, b->name) || (override && slot != override)) continue;
+        if (!attn_impl_serves(&slot->impl, b->served) || (override && slot != override)) continue;
         if (is_demoted(court, slot)) {
             refuse_demoted(court, slot, who, verdict);
             continue;
@@ -243,6 +243,17 @@ static void try_live(const attn_court *court, const attn_backend *b, const attn_
                     court->facts->platform, court->registry->searched ? court->registry->searched : "");
 }
 
+/* Code on the machine itself is an answer, also for a name that others declare for elsewhere. */
+static bool served_here(const attn_court *court, const attn_backend *b)
+{
+    for (size_t i = 0;
+         b->domain != ATTN_DOMAIN_DIFFUSION && court->facts->live && i < court->registry->impl_count; i++) {
+        const attn_impl *impl = &court->registry->impls[i]->impl;
+        if (!strcmp(impl->platform, court->facts->platform) && attn_impl_serves(impl, b->served)) return true;
+    }
+    return false;
+}
+
 void attn_judge_backend(const attn_court *court, const attn_backend *b, const attn_problem *problem,
                         attn_verdict *verdict)
 {
@@ -252,7 +263,7 @@ void attn_judge_backend(const attn_court *court, const attn_backend *b, const at
     memset(verdict, 0, sizeof *verdict);
     verdict->backend = b;
     attn_reasons_start(&reasons, court->sink, court->user, &who);
-    if (!attn_contract_platform(b, court->facts->platform)) {
+    if (!attn_contract_platform(b, court->facts->platform) && !served_here(court, b)) {
         refuse_platform(court, b, &reasons);
     } else if (court->facts->live) {
         try_live(court, b, problem, &who, verdict, &reasons);

@@ -9,8 +9,23 @@
 
 const attn_backend attn_built_in_backends[ATTN_BACKENDS] = {
 #define X(name, log, family, platforms, mask, spans, heads, needs, imports)                                  \
-    {#name, log, family, platforms, mask, spans, heads, needs, imports, false},
+    {#name, log, family, platforms, mask, spans, heads, needs, imports, false, ATTN_DOMAIN_DIFFUSION, #name},
 #include "registry/backends.def"
+#undef X
+};
+
+/* Features of these stand in llm_rows.def, which has several rows for a name. */
+const attn_backend attn_llm_backends[ATTN_LLM_NAMES] = {
+#define X(name, kind, mla, layout, per_head, non_causal, shape, home)                                        \
+    {#name, #name, "llm", "all", 1, 1, "any", home, "", false, ATTN_DOMAIN_LLM, "llm:" #name},
+#include "core/llm_names.def"
+#undef X
+};
+
+const attn_backend attn_vision_backends[ATTN_VISION_BACKENDS] = {
+#define X(name, platforms, refused, cuda, summary)                                                           \
+    {#name, #name, "vision", platforms, 0, 0, "any", summary, "", false, ATTN_DOMAIN_VISION, "vision:" #name},
+#include "registry/vision.def"
 #undef X
 };
 
@@ -68,12 +83,55 @@ const attn_backend *attn_registry_backend_at(const attn_registry *r, size_t i)
     return i - ATTN_BACKENDS < r->extra_count ? &r->extra[i - ATTN_BACKENDS] : NULL;
 }
 
-const attn_backend *attn_registry_backend(const attn_registry *r, const char *name)
+const attn_backend *attn_registry_domain_at(const attn_registry *r, attn_domain domain, size_t i)
+{
+    if (domain == ATTN_DOMAIN_LLM) return i < ATTN_LLM_NAMES ? &attn_llm_backends[i] : NULL;
+    if (domain == ATTN_DOMAIN_VISION) return i < ATTN_VISION_BACKENDS ? &attn_vision_backends[i] : NULL;
+    return attn_registry_backend_at(r, i);
+}
+
+const attn_backend *attn_registry_named(const attn_registry *r, attn_domain domain, const char *name)
 {
     const attn_backend *b;
-    for (size_t i = 0; (b = attn_registry_backend_at(r, i)); i++)
+    for (size_t i = 0; (b = attn_registry_domain_at(r, domain, i)); i++)
         if (!strcasecmp(b->name, name)) return b;
     return NULL;
+}
+
+const attn_backend *attn_registry_any_at(const attn_registry *r, size_t i)
+{
+    if (i < ATTN_BACKENDS) return &attn_built_in_backends[i];
+    i -= ATTN_BACKENDS;
+    if (i < ATTN_LLM_NAMES) return &attn_llm_backends[i];
+    i -= ATTN_LLM_NAMES;
+    if (i < ATTN_VISION_BACKENDS) return &attn_vision_backends[i];
+    i -= ATTN_VISION_BACKENDS;
+    return i < r->extra_count ? &r->extra[i] : NULL;
+}
+
+/* The domain that stands before a name; the name after it is returned. */
+static const char *split_domain(const char *name, attn_domain *domain)
+{
+    char word[16];
+    const char *colon = strchr(name, ':');
+    *domain = ATTN_DOMAIN_DIFFUSION;
+    if (!colon || (size_t)(colon - name) >= sizeof word) return name;
+    snprintf(word, sizeof word, "%.*s", (int)(colon - name), name);
+    return attn_domain_from_name(word, domain) ? colon + 1 : name;
+}
+
+const attn_backend *attn_registry_backend(const attn_registry *r, const char *name)
+{
+    attn_domain domain;
+    name = split_domain(name, &domain);
+    return attn_registry_named(r, domain, name);
+}
+
+bool attn_registry_served(const attn_registry *r, const attn_backend *backend)
+{
+    for (size_t i = 0; i < r->impl_count; i++)
+        if (attn_impl_serves(&r->impls[i]->impl, backend->served)) return true;
+    return false;
 }
 
 const char *attn_registry_names(const attn_registry *r, char *text, size_t bytes)
@@ -114,7 +172,7 @@ bool attn_impl_serves(const attn_impl *impl, const char *backend)
 static size_t backend_index(const attn_registry *r, const attn_backend *backend)
 {
     size_t i = 0;
-    while (attn_registry_backend_at(r, i) != backend) i++;
+    while (attn_registry_any_at(r, i) != backend) i++;
     return i;
 }
 
@@ -125,7 +183,9 @@ const attn_impl_slot *attn_registry_override(const attn_registry *r, const attn_
 
 attn_status attn_registry_ready(attn_registry *r, attn_error *error)
 {
-    r->overrides = attn_take_zeroed(r->allocator, (ATTN_BACKENDS + r->extra_count) * sizeof *r->overrides);
+    size_t count = 0;
+    while (attn_registry_any_at(r, count)) count++;
+    r->overrides = attn_take_zeroed(r->allocator, count * sizeof *r->overrides);
     return r->overrides ? ATTN_OK : no_memory(error);
 }
 
@@ -141,7 +201,7 @@ attn_status attn_registry_set_override(attn_registry *r, const char *backend, co
         return attn_fail(error, ATTN_KIND_UNKNOWN_NAME,
                          "override '%.60s=%.60s': no implementation has the name '%.60s'; see `attn list`",
                          backend, impl, impl);
-    if (slot && !attn_impl_serves(&slot->impl, b->name))
+    if (slot && !attn_impl_serves(&slot->impl, b->served))
         return attn_fail(error, ATTN_KIND_UNKNOWN_NAME,
                          "override '%.60s=%.60s': %.60s serves %.120s, not %.60s; pick one that "
                          "serves it",
@@ -217,13 +277,22 @@ static char *join_served(const attn_registry *r, const attn_impl *impl)
 static attn_status add_backends(attn_registry *r, const attn_impl *impl, attn_error *error)
 {
     for (const char *const *b = impl->backends; *b; b++) {
+        attn_domain domain;
+        split_domain(*b, &domain);
         if (attn_registry_backend(r, *b)) continue;
+        if (domain != ATTN_DOMAIN_DIFFUSION)
+            return attn_fail(
+                error, ATTN_KIND_MODULE_ABI,
+                "implementation '%.60s' serves '%.60s', which is no name of its domain; names of domains "
+                "llm and vision are fixed, llm:CUSTOM is the slot for what has none",
+                impl->name, *b);
         attn_backend *more = attn_take_zeroed(r->allocator, (r->extra_count + 1) * sizeof *more);
         if (!more) return no_memory(error);
         if (r->extra) memcpy(more, r->extra, r->extra_count * sizeof *more);
         attn_drop(r->allocator, r->extra);
         r->extra = more;
-        more[r->extra_count++] = (attn_backend){*b, *b, "module", "all", 1, 1, "any", "its module", "", true};
+        more[r->extra_count++] = (attn_backend){
+            *b, *b, "module", "all", 1, 1, "any", "its module", "", true, ATTN_DOMAIN_DIFFUSION, *b};
     }
     return ATTN_OK;
 }

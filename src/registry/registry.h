@@ -3,6 +3,7 @@
 #define ATTN_REGISTRY_REGISTRY_H
 
 #include "core/fail.h"
+#include "core/llm.h"
 #include "core/memory.h"
 
 #include <stdatomic.h>
@@ -12,6 +13,9 @@ typedef struct attn_backend {
     int mask, spans;
     const char *head_sizes, *needs, *imports;
     bool from_module;
+    attn_domain domain;
+    const char *served; /* what an implementation calls it: the name, of another domain than diffusion with
+                           "llm:" or "vision:" before it */
 } attn_backend;
 
 /* Rows of backends.def by number, so that other tables name backends in a way that the compiler checks. */
@@ -20,6 +24,13 @@ enum {
 #include "registry/backends.def"
 #undef X
     ATTN_BACKENDS
+};
+
+enum {
+#define X(name, platforms, refused, cuda, summary) ATTN_VISION_##name,
+#include "registry/vision.def"
+#undef X
+    ATTN_VISION_BACKENDS
 };
 
 typedef struct attn_impl_slot {
@@ -71,9 +82,19 @@ attn_status attn_registry_init(attn_registry *registry, const attn_allocator *al
 void attn_registry_clear(attn_registry *registry);
 
 extern const attn_backend attn_built_in_backends[ATTN_BACKENDS];
-/* Case-insensitive; NULL: unknown. */
+extern const attn_backend attn_llm_backends[ATTN_LLM_NAMES];
+extern const attn_backend attn_vision_backends[ATTN_VISION_BACKENDS];
+/* Of domain diffusion, built in and brought by modules; a name with "llm:" or "vision:" before it is one of
+ * that domain. Case-insensitive; NULL: unknown. */
 const attn_backend *attn_registry_backend(const attn_registry *registry, const char *name);
 const attn_backend *attn_registry_backend_at(const attn_registry *registry, size_t index);
+/* Of one domain. */
+const attn_backend *attn_registry_domain_at(const attn_registry *registry, attn_domain domain, size_t index);
+const attn_backend *attn_registry_named(const attn_registry *registry, attn_domain domain, const char *name);
+/* An implementation serves it, on whatever platform. */
+bool attn_registry_served(const attn_registry *registry, const attn_backend *backend);
+/* Of all domains: those of diffusion, llm and vision that are built in, then those of modules. */
+const attn_backend *attn_registry_any_at(const attn_registry *registry, size_t index);
 /* All names, "A, B, C". Returns text. */
 const char *attn_registry_names(const attn_registry *registry, char *text, size_t bytes);
 /* The known name nearest to a misspelt one, or NULL when none is near. */
