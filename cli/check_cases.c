@@ -105,6 +105,11 @@ static void draw_rest(struct random_stream *random, struct problem *p)
     }
     if (one_in(random, 10)) p->spans = 1 + (int64_t)random_below(random, 4);
     if (one_in(random, 10)) p->ranges = 1 + (int64_t)random_below(random, 4);
+    if (one_in(random, 6)) {
+        p->sparse = (double)(1 + random_below(random, 16)) / 16;
+        p->block_q = 16 + (int64_t)random_below(random, 120);
+        p->block_k = one_in(random, 2) ? p->block_q : 16 + (int64_t)random_below(random, 120);
+    }
     if (one_in(random, 10)) p->joint = 1 + (int64_t)random_below(random, 20);
     p->joint_rear = p->joint && one_in(random, 2);
     p->hidden_nan = one_in(random, 2);

@@ -297,6 +297,18 @@ static json_t *error_json(const struct tensor_error *error, double value)
     return is_measured(error) ? report_real(value) : json_null();
 }
 
+/* The share of scores that a block map keeps; -1 without one. */
+static double kept_share(const struct comparison *c)
+{
+    attn_block_stats stats = {.size = sizeof stats};
+    attn_block_map map;
+    if (!c->call.args.block_map) return -1;
+    map = *c->call.args.block_map;
+    map.q_len = c->call.args.q->shape[1] + (c->call.args.joint_q ? c->call.args.joint_q->shape[1] : 0);
+    map.kv_len = c->call.args.k->shape[1] + (c->call.args.joint_k ? c->call.args.joint_k->shape[1] : 0);
+    return attn_block_map_stats(&map, -1, -1, &stats, NULL) ? -1 : stats.share;
+}
+
 static void print_table(const struct comparison *c)
 {
     static const char *const headings[] = {
@@ -320,6 +332,8 @@ static void print_table(const struct comparison *c)
         if (!e->within) report_cell_style(table, REPORT_BAD);
     }
     printf("%s, against %s in f64\n", c->call.text, REFERENCE);
+    double kept = kept_share(c);
+    if (kept >= 0) printf("the block map keeps %.1f %% of the scores\n", 100 * kept);
     if (table) report_table_print(stdout, table, REPORT_TABLE);
     report_table_free(table);
     for (size_t i = 0; i < c->count; i++) {
@@ -355,9 +369,11 @@ static json_t *entry_json(const struct comparison *c, const struct entry *e)
 static json_t *comparison_json(const struct comparison *c)
 {
     json_t *results = json_array();
+    double kept = kept_share(c);
     for (size_t i = 0; i < c->count; i++) json_array_append_new(results, entry_json(c, &c->entries[i]));
-    return json_pack("{s:s, s:s, s:o, s:o}", "problem", c->call.text, "reference", REFERENCE, "base_seconds",
-                     report_real(c->base_seconds), "results", results);
+    return json_pack("{s:s, s:s, s:o, s:o, s:o}", "problem", c->call.text, "reference", REFERENCE,
+                     "base_seconds", report_real(c->base_seconds), "kept",
+                     kept >= 0 ? report_real(kept) : json_null(), "results", results);
 }
 
 /* ---- the command ------------------------------------------------------------------------------- */

@@ -180,7 +180,7 @@ static attn_status make_rows(struct maker *maker, enum slot_id id, attn_dtype dt
     struct slot *slot = &maker->store->slots[id];
     enum problem_layout layout = maker->problem->layout;
     if (layout == PROBLEM_HUGE && id != SLOT_MASK) layout = PROBLEM_PADDED;
-    if (id == SLOT_SINKS) layout = PROBLEM_BSND;
+    if (id == SLOT_SINKS || id == SLOT_BLOCKS) layout = PROBLEM_BSND;
     describe(slot, dtype, ndim, (const int64_t[]){a, b, c, d});
     row_strides(layout, slot->shape, slot->strides);
     set_extent(slot, layout);
@@ -330,9 +330,27 @@ static void fill_args(struct generated *g)
         .query_start = p->start,
         .mask_kind = mask_kind(p),
         .joint_order = p->joint_rear ? ATTN_JOINT_REAR : ATTN_JOINT_FRONT,
+        .block_map = p->sparse >= 0 ? &s->map : NULL,
         .span_count = (uint32_t)p->spans,
         .query_range_count = (uint32_t)p->ranges,
     };
+}
+
+static attn_status make_map(struct maker *maker)
+{
+    const struct problem *p = maker->problem;
+    struct generate_store *s = maker->store;
+    if (p->sparse < 0) return ATTN_OK;
+    int64_t rows = (p->q_len + p->joint + p->block_q - 1) / p->block_q;
+    attn_status status = make_rows(maker, SLOT_COUNTS, ATTN_I32, 3, 1, p->batch, p->heads, rows);
+    if (!status)
+        status = make_rows(maker, SLOT_BLOCKS, ATTN_I32, 4, p->batch, p->heads, rows, generate_listed(p));
+    s->map = (attn_block_map){.size = sizeof s->map,
+                              .block_q = p->block_q,
+                              .block_k = p->block_k,
+                              .counts = &s->slots[SLOT_COUNTS].dl,
+                              .blocks = &s->slots[SLOT_BLOCKS].dl};
+    return status;
 }
 
 static attn_status make_slots(struct maker *maker)
@@ -341,6 +359,7 @@ static attn_status make_slots(struct maker *maker)
     if (!status) status = make_joint(maker);
     if (!status) status = make_outputs(maker);
     if (!status) status = make_vectors(maker);
+    if (!status) status = make_map(maker);
     double before = maker->store->bytes;
     if (!status) status = make_mask(maker);
     maker->store->mask_bytes = maker->store->bytes - before;

@@ -21,6 +21,8 @@ enum slot_id {
     SLOT_JOINT_V,
     SLOT_JOINT_OUT,
     SLOT_JOINT_KEY_MASK,
+    SLOT_COUNTS,
+    SLOT_BLOCKS,
     SLOT_COUNT
 };
 
@@ -39,8 +41,9 @@ struct generate_store {
     struct slot slots[SLOT_COUNT];
     attn_span *spans;
     attn_query_range *ranges;
-    int bare;     /* address space only, nothing is filled but what shapes depend on */
-    int measured; /* no memory at all: slots have shapes and strides, `bytes` alone grows */
+    attn_block_map map; /* of SLOT_COUNTS and SLOT_BLOCKS */
+    int bare;           /* address space only, nothing is filled but what shapes depend on */
+    int measured;       /* no memory at all: slots have shapes and strides, `bytes` alone grows */
     double bytes, mask_bytes;
 };
 
@@ -54,6 +57,13 @@ void generate_vectors(const struct problem *problem, struct generate_store *stor
 /* 1 when no query can see key j of sample b, as far as masks, lengths, windows and causal order of a problem
  * without packing say. */
 int generate_hidden(const struct problem *problem, const struct generate_store *store, int64_t b, int64_t j);
+
+/* Key blocks of each list of a problem's block map. */
+static inline int64_t generate_listed(const struct problem *p)
+{
+    int64_t blocks = (p->kv_len + p->joint + p->block_k - 1) / p->block_k;
+    return blocks - (int64_t)(p->sparse * (double)blocks + 0.5);
+}
 
 static inline char *slot_at(const struct slot *slot, int64_t a, int64_t b, int64_t c, int64_t d)
 {

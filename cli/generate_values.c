@@ -232,8 +232,32 @@ static void poison_hidden(const struct problem *problem, struct generate_store *
         }
 }
 
+/* One list: `listed` of `blocks` numbers, ascending, each as likely as the others. */
+static void fill_list(struct random_stream *random, int32_t *list, int64_t listed, int64_t blocks)
+{
+    for (int64_t j = 0, taken = 0; taken < listed; j++)
+        if ((int64_t)random_below(random, (uint64_t)(blocks - j)) < listed - taken)
+            list[taken++] = (int32_t)j;
+}
+
+static void fill_map(const struct problem *problem, struct generate_store *store)
+{
+    struct slot *counts = &store->slots[SLOT_COUNTS], *lists = &store->slots[SLOT_BLOCKS];
+    struct random_stream random;
+    if (problem->sparse < 0) return;
+    int64_t blocks = (problem->kv_len + problem->joint + problem->block_k - 1) / problem->block_k;
+    stream_of(problem, SLOT_BLOCKS, &random);
+    for (int64_t b = 0; b < lists->shape[0]; b++)
+        for (int64_t h = 0; h < lists->shape[1]; h++)
+            for (int64_t i = 0; i < lists->shape[2]; i++) {
+                tensor_store(slot_at(counts, 0, b, h, i), ATTN_I32, (double)lists->shape[3]);
+                fill_list(&random, (int32_t *)(void *)slot_at(lists, b, h, i, 0), lists->shape[3], blocks);
+            }
+}
+
 void generate_vectors(const struct problem *problem, struct generate_store *store)
 {
+    fill_map(problem, store);
     fill_lengths(problem, &store->slots[SLOT_LENGTHS]);
     fill_bounds(problem, &store->slots[SLOT_CU_Q], SLOT_CU_Q, problem->q_len);
     fill_bounds(problem, &store->slots[SLOT_CU_K], SLOT_CU_K, problem->kv_len);

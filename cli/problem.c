@@ -329,6 +329,7 @@ void problem_init(struct problem *problem)
 {
     memset(problem, 0, sizeof *problem);
     problem->left = problem->right = problem->lengths = -1;
+    problem->sparse = -1;
     problem->seed = 1;
     problem->dtype = problem->out_dtype = ATTN_F32;
 }
@@ -370,6 +371,7 @@ uint64_t problem_features(const struct problem *p)
         {window_of(p) != 0, ATTN_FEATURE_BIT_WINDOW},
         {p->spans > 0, ATTN_FEATURE_BIT_SPANS},
         {p->ranges > 0, ATTN_FEATURE_BIT_QUERY_RANGES},
+        {p->sparse >= 0, ATTN_FEATURE_BIT_BLOCK_MAP},
         {p->softcap > 0, ATTN_FEATURE_BIT_SOFTCAP},
         {p->sinks, ATTN_FEATURE_BIT_SINKS},
         {p->lse, ATTN_FEATURE_BIT_LSE},

@@ -52,6 +52,8 @@ struct problem {
     int64_t packed;  /* sequences in a packed batch; 0: not packed. s is then the total */
     int64_t spans;   /* full-attention spans; 0: none */
     int64_t ranges;  /* query ranges; 0: none */
+    double sparse;   /* share of key blocks that every list of the block map leaves out; -1: no map */
+    int64_t block_q, block_k;
     enum problem_layout layout;
     int64_t start; /* query_start */
     int64_t joint; /* joint queries and keys; 0: none */

@@ -231,6 +231,36 @@ static int write_LENGTHS(const struct problem *problem, const struct key *key, c
     return problem->lengths >= 0;
 }
 
+/* SHARE is a plain number, of which 0 stands for a map of all blocks. */
+static int read_SPARSE(struct problem_cursor *cursor, struct problem *problem, const struct key *key)
+{
+    static const char *const none[] = {"0", NULL};
+    int zero = 0;
+    (void)key;
+    if (!need_value(cursor)) return 0;
+    if (cursor->at[0] == '0' && cursor->at[1] == '/')
+        problem->sparse = 0, problem_read_word(cursor, none, &zero);
+    else if (!problem_read_real(cursor, &problem->sparse))
+        return 0;
+    if (*cursor->at != '/') return problem_expected(cursor, cursor->at, "/ and the size of a block");
+    cursor->at++;
+    if (!problem_read_int(cursor, 1, INT_LIMIT, &problem->block_q)) return 0;
+    problem->block_k = problem->block_q;
+    if (*cursor->at != 'x') return 1;
+    cursor->at++;
+    return problem_read_int(cursor, 1, INT_LIMIT, &problem->block_k);
+}
+
+static int write_SPARSE(const struct problem *problem, const struct key *key, char *value)
+{
+    char number[32];
+    (void)key;
+    if (problem->sparse < 0) return 0;
+    value += sprintf(value, "=%s/%lld", cli_write_real(problem->sparse, number), (long long)problem->block_q);
+    if (problem->block_k != problem->block_q) sprintf(value, "x%lld", (long long)problem->block_k);
+    return 1;
+}
+
 static int read_JOINT(struct problem_cursor *cursor, struct problem *problem, const struct key *key)
 {
     static const char *const ends[] = {"front", "rear", NULL};
@@ -384,6 +414,18 @@ static int64_t mask_elements(const struct problem *p)
     return product;
 }
 
+/* Entries of the lists of a block map. */
+static int64_t list_elements(const struct problem *p)
+{
+    if (p->sparse < 0) return 0;
+    int64_t queries = p->q_len + p->joint, keys = p->kv_len + p->joint, product = p->batch;
+    if (__builtin_mul_overflow(product, p->heads, &product) ||
+        __builtin_mul_overflow(product, (queries + p->block_q - 1) / p->block_q, &product) ||
+        __builtin_mul_overflow(product, (keys + p->block_k - 1) / p->block_k, &product))
+        return INT64_MAX;
+    return product;
+}
+
 attn_status problem_validate(const struct problem *p, attn_error *error)
 {
     int has_mask = p->mask != PROBLEM_MASK_NONE, has_window = p->left >= 0 || p->right >= 0;
@@ -405,6 +447,9 @@ attn_status problem_validate(const struct problem *p, attn_error *error)
         {p->joint && (p->mask == PROBLEM_MASK_KEEP || p->mask == PROBLEM_MASK_ADDITIVE || p->lengths >= 0 ||
                       p->spans || p->ranges),
          "joint excludes mask=keep, mask=additive, lengths, spans and ranges"},
+        {p->sparse > 1, "sparse leaves out a share from 0 to 1"},
+        {p->sparse >= 0 && p->packed, "sparse excludes packed: a block map describes one length"},
+        {p->sparse >= 0 && list_elements(p) > SIZE_LIMIT, "the block map has more than 2^56 entries"},
         {p->spans && (has_window || p->alignment), "spans exclude windows and top-left alignment"},
         {p->alignment && !p->causal && !has_window, "align needs left, right or causal"},
         {p->start && !p->alignment, "start needs causal=top-left or align=top-left"},

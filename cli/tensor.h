@@ -67,11 +67,11 @@ struct tensor_error {
 void tensor_compare(const double *values, const double *exact, int64_t count, struct tensor_error *error);
 
 /* Work of a call in FLOP: 2 (D + Dv) for each query head and each query-key pair that lengths, packing,
- * causal order, windows and key masks keep. 4-D masks and spans are not subtracted. Dense and square: 4 B H S
- * S D. */
+ * causal order, windows, key masks and block maps keep. 4-D masks and spans are not subtracted. Dense and
+ * square: 4 B H S S D. */
 double tensor_flops(const attn_layer_options *layer, const attn_args *args);
 #define TENSOR_FLOPS_TEXT                                                                                    \
     "FLOP are counted as 2 (D + Dv) for each head and query-key pair; pairs behind causal order, windows,\n" \
-    "lengths, packing and key masks are left out, pairs behind 4-D masks are not."
+    "lengths, packing, key masks and block maps are left out, pairs behind 4-D masks are not."
 
 #endif

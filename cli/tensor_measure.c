@@ -102,6 +102,45 @@ static int64_t *count_kept(const attn_args *args, int64_t b)
     return before;
 }
 
+/* Pairs of one list of a block map: of `rows` queries from `first` on and the keys of listed blocks. */
+static double list_pairs(const attn_layer_options *layer, const attn_block_map *map, int64_t list,
+                         int64_t first, int64_t rows, int64_t corner, const struct keys *keys)
+{
+    double pairs = 0;
+    int64_t most = map->blocks->shape[3], count = (int64_t)tensor_at(map->counts, list);
+    for (int64_t n = 0; n < count; n++) {
+        int64_t start = (int64_t)tensor_at(map->blocks, list * most + n) * map->block_k,
+                end = start + map->block_k;
+        struct keys part = {end < keys->count ? end : keys->count, keys->before};
+        struct keys before = {start < part.count ? start : part.count, keys->before};
+        int all = !layer->causal && !layer->window;
+        for (int64_t i = first; i < first + rows; i += all ? rows : 1) {
+            double seen =
+                (double)(kept_keys(layer, i + corner, &part) - kept_keys(layer, i + corner, &before));
+            pairs += seen * (double)(all ? rows : 1);
+        }
+    }
+    return pairs;
+}
+
+/* Pairs of a sample, as a mean over the heads of its block map. */
+static double map_pairs(const attn_layer_options *layer, const attn_args *args, int64_t b, int64_t queries,
+                        const struct keys *keys)
+{
+    const attn_block_map *map = args->block_map;
+    const int64_t *shape = map->counts->shape;
+    int64_t corner = layer->alignment == ATTN_TOP_LEFT ? args->query_start : keys->count - queries;
+    double pairs = 0;
+    for (int64_t h = 0; h < shape[1]; h++)
+        for (int64_t i = 0; i < shape[2]; i++) {
+            int64_t first = i * map->block_q, rest = queries - first;
+            int64_t list = ((shape[0] > 1 ? b : 0) * shape[1] + h) * shape[2] + i;
+            pairs +=
+                list_pairs(layer, map, list, first, rest < map->block_q ? rest : map->block_q, corner, keys);
+        }
+    return shape[1] ? pairs / (double)shape[1] : 0;
+}
+
 double tensor_flops(const attn_layer_options *layer, const attn_args *args)
 {
     int packed = args->cu_seqlens_q != NULL && args->cu_seqlens_k != NULL;
@@ -117,7 +156,8 @@ double tensor_flops(const attn_layer_options *layer, const attn_args *args)
         int64_t m = packed ? at_or(args->cu_seqlens_k, b + 1, 0) - at_or(args->cu_seqlens_k, b, 0) : count;
         int64_t length = at_or(args->kv_lengths, b, m), *before = count_kept(args, b);
         struct keys keys = {length < m ? length : m, before};
-        pairs += pairs_of(layer, n, &keys, args->query_start);
+        pairs += args->block_map ? map_pairs(layer, args, b, n, &keys)
+                                 : pairs_of(layer, n, &keys, args->query_start);
         free(before);
     }
     return 2.0 * (double)(head_dim + value_dim) * (double)args->q->shape[args->q->ndim - 2] * pairs;
