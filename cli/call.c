@@ -37,6 +37,7 @@ attn_status call_fits(const struct problem *problem, const struct call_extra *ex
     struct generate_need need, exact = {0};
     struct problem wide = *problem;
     char text[PROBLEM_TEXT_BYTES], needed[32], left[32];
+    wide.plain = 1;
     wide.dtype = wide.out_dtype = ATTN_F64;
     wide.layout = PROBLEM_BSND;
     int64_t available = measure_available();

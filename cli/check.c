@@ -75,6 +75,7 @@ static attn_status find_exact(struct run *run, const struct problem *problem, st
     wide.dtype = wide.out_dtype = ATTN_F64;
     wide.layout = PROBLEM_BSND;
     wide.hidden_nan = 0;
+    wide.plain = 1;
     wide.lse = 1;
     memset(exact, 0, sizeof *exact);
     exact->dtype = problem->dtype;

@@ -56,6 +56,7 @@ attn_status check_bound_of(const struct generated *call, const struct outcome *e
         return cli_fail(error, ATTN_KIND_OUT_OF_MEMORY, "no memory for the error bound");
     double dim = (double)p->head_dim, scale = p->scale > 0 ? p->scale : 1 / sqrt(dim);
     double score = scale * q * k + (p->mask == PROBLEM_MASK_ADDITIVE ? MASK_MAX : 0);
+    if (p->alibi) score += (double)p->kv_len / 2; /* the largest slope is one half */
     double terms = 16 + sqrt((double)(p->kv_len + p->joint)) / 2 + score * (2 + sqrt(dim) / 8);
     rounding_of(exact, out_dtype, &r, &norm);
     bound->f32 = 0x1p-24 * v * terms;

@@ -115,6 +115,24 @@ static void draw_rest(struct random_stream *random, struct problem *p)
     p->hidden_nan = one_in(random, 2);
 }
 
+/* What servers ask for; only where the rest allows it, so that few draws are lost. */
+static void draw_serving(struct random_stream *random, struct problem *p)
+{
+    static const int64_t pages[] = {1, 3, 16, 16, 32, 64};
+    if (p->joint || p->sparse >= 0) return;
+    p->alibi = one_in(random, 6);
+    if (p->causal && !p->alignment && !p->spans && !p->ranges && one_in(random, 4))
+        p->prefix = 1 + (int64_t)random_below(random, 4);
+    if (one_in(random, 8)) p->select = 1 + (int64_t)random_below(random, 100);
+    if (one_in(random, 6) && p->left < 0 && p->right < 0 && !p->packed && p->lengths < 0 && !p->spans &&
+        !p->ranges && !p->prefix && !p->alignment && p->q_len <= p->kv_len)
+        p->tree = 1;
+    if (p->mask || !one_in(random, 2)) return;
+    p->paged = pick(random, pages, 6);
+    if (one_in(random, 3)) p->kv = 1 + (int)random_below(random, 7);
+    p->latent = p->value_head_dim <= p->head_dim && one_in(random, 5);
+}
+
 /* Draws until the features go together; most draws do. The seed of the values is the seed of the draw, so
  * that the printed problem is all there is to know. */
 static void draw(struct random_stream *random, struct problem *p)
@@ -126,6 +144,7 @@ static void draw(struct random_stream *random, struct problem *p)
         draw_mask(random, p);
         draw_order(random, p);
         draw_rest(random, p);
+        draw_serving(random, p);
     } while (problem_validate(p, NULL) != ATTN_OK);
 }
 

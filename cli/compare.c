@@ -195,7 +195,7 @@ static attn_status find_exact(struct comparison *c, attn_error *error)
 {
     struct entry entry;
     struct tensor wide[WIDE];
-    attn_args args = c->call.args;
+    attn_args args = generate_plain(&c->call.generated, &c->call.args);
     attn_layer_options options = c->call.layer;
     attn_status status = ATTN_OK;
     memset(&entry, 0, sizeof entry);

@@ -180,7 +180,7 @@ static attn_status make_rows(struct maker *maker, enum slot_id id, attn_dtype dt
     struct slot *slot = &maker->store->slots[id];
     enum problem_layout layout = maker->problem->layout;
     if (layout == PROBLEM_HUGE && id != SLOT_MASK) layout = PROBLEM_PADDED;
-    if (id == SLOT_SINKS || id == SLOT_BLOCKS) layout = PROBLEM_BSND;
+    if (id == SLOT_SINKS || id == SLOT_ALIBI || id == SLOT_BLOCKS) layout = PROBLEM_BSND;
     describe(slot, dtype, ndim, (const int64_t[]){a, b, c, d});
     row_strides(layout, slot->shape, slot->strides);
     set_extent(slot, layout);
@@ -281,10 +281,71 @@ static attn_status make_vectors(struct maker *maker)
     if (!status && p->packed) status = make_rows(maker, SLOT_CU_Q, index, 1, 1, 1, 1, p->packed + 1);
     if (!status && p->packed) status = make_rows(maker, SLOT_CU_K, index, 1, 1, 1, 1, p->packed + 1);
     if (!status && p->sinks) status = make_rows(maker, SLOT_SINKS, ATTN_F32, 1, 1, 1, 1, p->heads);
+    if (!status && p->alibi) status = make_rows(maker, SLOT_ALIBI, ATTN_F32, 1, 1, 1, 1, p->heads);
+    if (!status && p->tree) status = make_rows(maker, SLOT_TREE, ATTN_BOOL, 3, 1, 1, p->q_len, p->q_len);
+    if (!status && p->select)
+        status = make_rows(maker, SLOT_SELECT, index, 3, 1, p->batch, p->q_len, p->select);
+    if (p->prefix) maker->store->prefix = calloc((size_t)p->prefix, sizeof *maker->store->prefix);
+    if (!status && p->prefix && !maker->store->prefix)
+        status = cli_fail(maker->error, ATTN_KIND_OUT_OF_MEMORY, "no memory for prefix ranges");
     if (p->spans) maker->store->spans = calloc((size_t)p->spans, sizeof *maker->store->spans);
     if (p->ranges) maker->store->ranges = calloc((size_t)p->ranges, sizeof *maker->store->ranges);
     if (!status && ((p->spans && !maker->store->spans) || (p->ranges && !maker->store->ranges)))
         status = cli_fail(maker->error, ATTN_KIND_OUT_OF_MEMORY, "no memory for spans");
+    return status;
+}
+
+/* ---- a cache ----------------------------------------------------------------------------------- */
+
+/* Memory order [pages, tokens, heads, channels], or heads before tokens. */
+static attn_status make_pages(struct maker *maker, enum slot_id id, attn_dtype dtype, int64_t width, int ndim)
+{
+    const struct problem *p = maker->problem;
+    struct slot *slot = &maker->store->slots[id];
+    int64_t pages = generate_requests(p) * generate_pages(p) + 2;
+    int hnd = p->layout == PROBLEM_BNSD;
+    int64_t shape[] = {pages, hnd ? p->kv_heads : p->paged, hnd ? p->paged : p->kv_heads, width};
+    if (ndim == 3)
+        describe(slot, dtype, 3, (const int64_t[]){1, shape[0], shape[1], shape[2]});
+    else
+        describe(slot, dtype, 4, shape);
+    row_strides(PROBLEM_BSND, slot->shape, slot->strides);
+    set_extent(slot, PROBLEM_BSND);
+    return allocate(maker, slot);
+}
+
+static attn_status make_scale(struct maker *maker, enum slot_id id, int32_t form)
+{
+    if (form == 0) return ATTN_OK;
+    if (form == 3) return make_pages(maker, id, ATTN_F32, 1, 3);
+    struct slot *slot = &maker->store->slots[id];
+    describe(slot, ATTN_F32, 1, (const int64_t[]){1, 1, 1, form == 1 ? 1 : maker->problem->kv_heads});
+    row_strides(PROBLEM_BSND, slot->shape, slot->strides);
+    set_extent(slot, PROBLEM_BSND);
+    return allocate(maker, slot);
+}
+
+static attn_status make_cache(struct maker *maker)
+{
+    const struct problem *p = maker->problem;
+    struct slot *slots = maker->store->slots;
+    if (!p->paged || p->plain) return ATTN_OK;
+    const struct problem_kv *kv = problem_kv_at(p->kv);
+    attn_dtype stored = kv ? kv->dtype : p->dtype, index = p->seed % 2 ? ATTN_I32 : ATTN_I64;
+    int64_t requests = generate_requests(p);
+    attn_status status = make_pages(maker, SLOT_PAGES_K, stored, p->head_dim, 4);
+    if (!status && !p->latent) status = make_pages(maker, SLOT_PAGES_V, stored, p->value_head_dim, 4);
+    if (!status && kv) status = make_scale(maker, SLOT_SCALE_K, kv->form);
+    if (!status && kv && !p->latent) status = make_scale(maker, SLOT_SCALE_V, kv->form);
+    if (!status) status = make_rows(maker, SLOT_TABLE, index, 2, 1, 1, requests, generate_pages(p));
+    if (!status) status = make_rows(maker, SLOT_CONTEXTS, index, 1, 1, 1, 1, requests);
+    maker->store->cache =
+        (attn_cache){.size = sizeof maker->store->cache,
+                     .layout = p->layout == PROBLEM_BNSD ? ATTN_CACHE_HND : ATTN_CACHE_NHD,
+                     .k = &slots[SLOT_PAGES_K].dl,
+                     .v = p->latent ? NULL : &slots[SLOT_PAGES_V].dl,
+                     .k_scale = kv && kv->form ? &slots[SLOT_SCALE_K].dl : NULL,
+                     .v_scale = kv && kv->form && !p->latent ? &slots[SLOT_SCALE_V].dl : NULL};
     return status;
 }
 
@@ -324,6 +385,11 @@ static void fill_args(struct generated *g)
         .joint_v = tensor_of(s, SLOT_JOINT_V),
         .joint_out = tensor_of(s, SLOT_JOINT_OUT),
         .joint_key_mask = tensor_of(s, SLOT_JOINT_KEY_MASK),
+        .alibi_slopes = tensor_of(s, SLOT_ALIBI),
+        .tree_mask = tensor_of(s, SLOT_TREE),
+        .selected = tensor_of(s, SLOT_SELECT),
+        .prefix_ranges = s->prefix,
+        .prefix_range_count = (uint32_t)p->prefix,
         .spans = s->spans,
         .query_ranges = s->ranges,
         .cancel = &cli_cancel,
@@ -353,6 +419,27 @@ static attn_status make_map(struct maker *maker)
     return status;
 }
 
+static void page_args(struct generated *g)
+{
+    const struct generate_store *s = g->store;
+    if (!g->problem.paged || g->problem.plain) return;
+    g->args.k = g->args.v = g->args.cu_seqlens_k = NULL;
+    g->args.cache = &s->cache;
+    g->args.block_table = tensor_of(s, SLOT_TABLE);
+    g->args.kv_lengths = tensor_of(s, SLOT_CONTEXTS);
+}
+
+attn_args generate_plain(const struct generated *g, const attn_args *args)
+{
+    attn_args plain = *args;
+    if (!plain.cache || !g->store) return plain;
+    plain.cache = NULL, plain.block_table = NULL;
+    plain.k = tensor_of(g->store, SLOT_K), plain.v = tensor_of(g->store, SLOT_V);
+    plain.kv_lengths = tensor_of(g->store, SLOT_LENGTHS);
+    plain.cu_seqlens_k = tensor_of(g->store, SLOT_CU_K);
+    return plain;
+}
+
 static attn_status make_slots(struct maker *maker)
 {
     attn_status status = make_inputs(maker);
@@ -360,6 +447,7 @@ static attn_status make_slots(struct maker *maker)
     if (!status) status = make_outputs(maker);
     if (!status) status = make_vectors(maker);
     if (!status) status = make_map(maker);
+    if (!status) status = make_cache(maker);
     double before = maker->store->bytes;
     if (!status) status = make_mask(maker);
     maker->store->mask_bytes = maker->store->bytes - before;
@@ -378,6 +466,7 @@ attn_status generate_measure(const struct problem *problem, struct generate_need
                          (double)problem->heads * (double)problem->value_head_dim;
     free(store.spans);
     free(store.ranges);
+    free(store.prefix);
     return status;
 }
 
@@ -399,6 +488,7 @@ static attn_status make_tensors(const struct problem *problem, int bare, struct 
     }
     problem_layer(problem, &out->layer);
     fill_args(out);
+    page_args(out);
     return ATTN_OK;
 }
 
@@ -432,6 +522,7 @@ void generate_free(struct generated *generated)
     }
     free(store->spans);
     free(store->ranges);
+    free(store->prefix);
     free(store);
     memset(generated, 0, sizeof *generated);
 }

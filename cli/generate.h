@@ -33,6 +33,9 @@ struct generate_need {
 };
 attn_status generate_measure(const struct problem *problem, struct generate_need *need, attn_error *error);
 
+/* The same call over plain tensors: args, without their cache. */
+attn_args generate_plain(const struct generated *generated, const attn_args *args);
+
 /* Poisons out, lse and joint_out again, for another run over the same inputs. */
 void generate_reset(struct generated *generated);
 

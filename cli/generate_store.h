@@ -23,7 +23,18 @@ enum slot_id {
     SLOT_JOINT_KEY_MASK,
     SLOT_COUNTS,
     SLOT_BLOCKS,
-    SLOT_COUNT
+    SLOT_PAGES_K, /* the cache; scales and table are plain, whatever the layout of the others */
+    SLOT_PAGES_V,
+    SLOT_SCALE_K,
+    SLOT_SCALE_V,
+    SLOT_TABLE,
+    SLOT_CONTEXTS, /* keys of each request */
+    SLOT_ALIBI,
+    SLOT_TREE,
+    SLOT_SELECT,
+    SLOT_COUNT,
+    SLOT_STREAMS =
+        18 /* apart from the count, so that a new slot leaves the values of all problems as they were */
 };
 
 /* Shapes are kept with four axes, missing ones in front with size 1 and skipped by dl. */
@@ -41,6 +52,8 @@ struct generate_store {
     struct slot slots[SLOT_COUNT];
     attn_span *spans;
     attn_query_range *ranges;
+    attn_prefix_range *prefix;
+    attn_cache cache;
     attn_block_map map; /* of SLOT_COUNTS and SLOT_BLOCKS */
     int bare;           /* address space only, nothing is filled but what shapes depend on */
     int measured;       /* no memory at all: slots have shapes and strides, `bytes` alone grows */
@@ -52,6 +65,24 @@ struct generate_store {
 
 /* Fills what the tensors of a problem hold: values, masks, lengths, spans. */
 void generate_values(const struct problem *problem, struct generate_store *store);
+/* generate_cache.c: puts the keys and values into pages, and the numbers that go with them. */
+void generate_cache(const struct problem *problem, struct generate_store *store);
+void generate_cache_vectors(const struct problem *problem, struct generate_store *store);
+/* What the cache of a problem makes of a value. */
+double generate_stored(const struct problem *problem, double value);
+/* A random stream of its own for each slot. */
+void generate_stream(const struct problem *problem, enum slot_id id, struct random_stream *random);
+/* Requests of the cache, and pages that one of them may have. */
+static inline int64_t generate_requests(const struct problem *problem)
+{
+    return problem->packed ? problem->packed : problem->batch;
+}
+
+static inline int64_t generate_pages(const struct problem *problem)
+{
+    return (problem->kv_len + problem->paged - 1) / problem->paged;
+}
+
 /* Only those that shape the call: lengths, bounds of packed sequences, spans, ranges. */
 void generate_vectors(const struct problem *problem, struct generate_store *store);
 /* 1 when no query can see key j of sample b, as far as masks, lengths, windows and causal order of a problem

@@ -8,9 +8,9 @@
 #include "generate_store.h"
 #include "tensor.h"
 
-static void stream_of(const struct problem *problem, enum slot_id id, struct random_stream *random)
+void generate_stream(const struct problem *problem, enum slot_id id, struct random_stream *random)
 {
-    random_seed(random, problem->seed * SLOT_COUNT + id);
+    random_seed(random, problem->seed * SLOT_STREAMS + id);
     random_seed(random, random_next(random));
 }
 
@@ -24,11 +24,14 @@ struct encodings {
     char bytes[8 * (2 * STEPS + 1)];
 };
 
-static void encode(attn_dtype dtype, struct encodings *table)
+static void encode(const struct problem *problem, attn_dtype dtype, int cached, struct encodings *table)
 {
     table->size = attn_dtype_bytes(dtype);
-    for (int i = 0; i <= 2 * STEPS; i++)
-        tensor_store(table->bytes + (size_t)i * table->size, dtype, (double)(i - STEPS) / 32);
+    for (int i = 0; i <= 2 * STEPS; i++) {
+        double value = (double)(i - STEPS) / 32;
+        tensor_store(table->bytes + (size_t)i * table->size, dtype,
+                     cached ? generate_stored(problem, value) : value);
+    }
 }
 
 /* Index of a value, bell-shaped: four numbers of six bits, added. */
@@ -53,8 +56,8 @@ static void fill_bell(const struct problem *problem, struct slot *slot, enum slo
     struct random_stream random;
     struct encodings table;
     if (!slot->dl.data) return;
-    stream_of(problem, id, &random);
-    encode(slot->dtype, &table);
+    generate_stream(problem, id, &random);
+    encode(problem, slot->dtype, id == SLOT_K || id == SLOT_V, &table);
     for (int64_t b = 0; b < slot->shape[0]; b++)
         for (int64_t s = 0; s < slot->shape[1] && !cli_interrupted(); s++)
             for (int64_t h = 0; h < slot->shape[2]; h++)
@@ -81,7 +84,7 @@ static void fill_mask(const struct problem *problem, struct slot *mask)
 {
     struct random_stream random;
     if (!mask->dl.data) return;
-    stream_of(problem, SLOT_MASK, &random);
+    generate_stream(problem, SLOT_MASK, &random);
     for (int64_t b = 0; b < mask->shape[0]; b++)
         for (int64_t h = 0; h < mask->shape[1]; h++)
             for (int64_t q = 0; q < mask->shape[2] && !cli_interrupted(); q++) {
@@ -107,7 +110,7 @@ static void fill_key_mask(const struct problem *problem, struct slot *mask, enum
 {
     struct random_stream random;
     if (!mask->dl.data) return;
-    stream_of(problem, id, &random);
+    generate_stream(problem, id, &random);
     if (problem->mask == PROBLEM_MASK_KEY) {
         fill_padding(mask, &random);
         return;
@@ -123,7 +126,7 @@ static void fill_lengths(const struct problem *problem, struct slot *lengths)
 {
     struct random_stream random;
     if (!lengths->dl.data) return;
-    stream_of(problem, SLOT_LENGTHS, &random);
+    generate_stream(problem, SLOT_LENGTHS, &random);
     for (int64_t b = 0; b < lengths->shape[3]; b++) {
         int64_t n = problem->lengths ? problem->lengths
                                      : (int64_t)random_below(&random, (uint64_t)problem->kv_len + 1);
@@ -149,7 +152,7 @@ static void fill_bounds(const struct problem *problem, struct slot *cu, enum slo
 {
     struct random_stream random;
     if (!cu->dl.data) return;
-    stream_of(problem, id, &random);
+    generate_stream(problem, id, &random);
     int64_t count = cu->shape[3] - 1, *cuts = malloc((size_t)(count + 1) * sizeof *cuts);
     if (cuts) cut(&random, total, cuts, count - 1);
     for (int64_t i = 0; i <= count; i++) {
@@ -164,7 +167,7 @@ static void fill_spans(const struct problem *problem, struct generate_store *sto
 {
     struct random_stream random;
     if (!store->spans) return;
-    random_seed(&random, problem->seed * SLOT_COUNT + SLOT_COUNT * 101u);
+    random_seed(&random, problem->seed * SLOT_STREAMS + SLOT_STREAMS * 101u);
     int64_t *cuts = (int64_t *)(void *)store->spans; /* pairs of numbers, as spans are */
     _Static_assert(sizeof(attn_span) == 2 * sizeof(int64_t), "a span is two numbers");
     cut(&random, problem->kv_len, cuts, 2 * problem->spans);
@@ -175,7 +178,7 @@ static void fill_ranges(const struct problem *problem, struct generate_store *st
 {
     struct random_stream random;
     if (!store->ranges) return;
-    random_seed(&random, problem->seed * SLOT_COUNT + SLOT_COUNT * 103u);
+    random_seed(&random, problem->seed * SLOT_STREAMS + SLOT_STREAMS * 103u);
     int64_t spare = problem->kv_len > problem->q_len ? problem->kv_len - problem->q_len : 0, start = 0,
             gap = 0;
     for (int64_t i = 0; i < problem->ranges; i++) {
@@ -207,7 +210,8 @@ int generate_hidden(const struct problem *problem, const struct generate_store *
     if (mask_hides(problem, store, b, j)) return 1;
     if (lengths->dl.data) valid = (int64_t)tensor_fetch(slot_at(lengths, 0, 0, 0, b), lengths->dtype);
     if (j >= valid) return 1;
-    if (problem->spans || problem->ranges || problem->joint || problem->q_len == 0) return 0;
+    if (problem->spans || problem->ranges || problem->joint || problem->prefix || problem->q_len == 0)
+        return 0;
     int64_t first = problem->alignment == ATTN_TOP_LEFT ? problem->start : valid - problem->q_len;
     int64_t last = first + problem->q_len - 1;
     return (problem->causal && j > last) || (problem->left >= 0 && j < first - problem->left) ||
@@ -246,13 +250,26 @@ static void fill_map(const struct problem *problem, struct generate_store *store
     struct random_stream random;
     if (problem->sparse < 0) return;
     int64_t blocks = (problem->kv_len + problem->joint + problem->block_k - 1) / problem->block_k;
-    stream_of(problem, SLOT_BLOCKS, &random);
+    generate_stream(problem, SLOT_BLOCKS, &random);
     for (int64_t b = 0; b < lists->shape[0]; b++)
         for (int64_t h = 0; h < lists->shape[1]; h++)
             for (int64_t i = 0; i < lists->shape[2]; i++) {
                 tensor_store(slot_at(counts, 0, b, h, i), ATTN_I32, (double)lists->shape[3]);
                 fill_list(&random, (int32_t *)(void *)slot_at(lists, b, h, i, 0), lists->shape[3], blocks);
             }
+}
+
+/* The first channels of each key are its value. */
+static void fill_latent(const struct problem *problem, struct generate_store *store)
+{
+    const struct slot *k = &store->slots[SLOT_K], *v = &store->slots[SLOT_V];
+    size_t size = attn_dtype_bytes(v->dtype);
+    if (!problem->latent || !k->dl.data || !v->dl.data) return;
+    for (int64_t b = 0; b < v->shape[0]; b++)
+        for (int64_t s = 0; s < v->shape[1]; s++)
+            for (int64_t h = 0; h < v->shape[2]; h++)
+                for (int64_t d = 0; d < v->shape[3]; d++)
+                    memcpy(slot_at(v, b, s, h, d), slot_at(k, b, s, h, d), size);
 }
 
 void generate_vectors(const struct problem *problem, struct generate_store *store)
@@ -263,6 +280,7 @@ void generate_vectors(const struct problem *problem, struct generate_store *stor
     fill_bounds(problem, &store->slots[SLOT_CU_K], SLOT_CU_K, problem->kv_len);
     fill_spans(problem, store);
     fill_ranges(problem, store);
+    generate_cache_vectors(problem, store);
 }
 
 void generate_values(const struct problem *problem, struct generate_store *store)
@@ -276,4 +294,6 @@ void generate_values(const struct problem *problem, struct generate_store *store
     fill_key_mask(problem, &store->slots[SLOT_JOINT_KEY_MASK], SLOT_JOINT_KEY_MASK);
     generate_vectors(problem, store);
     poison_hidden(problem, store);
+    fill_latent(problem, store);
+    generate_cache(problem, store);
 }

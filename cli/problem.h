@@ -52,6 +52,14 @@ struct problem {
     int64_t packed;  /* sequences in a packed batch; 0: not packed. s is then the total */
     int64_t spans;   /* full-attention spans; 0: none */
     int64_t ranges;  /* query ranges; 0: none */
+    int64_t paged;   /* tokens of a page of the cache that holds keys and values; 0: plain tensors */
+    int plain;       /* not in the text: with paged, plain tensors of the numbers that the cache would hold */
+    int kv;          /* what the cache stores: a row of problem_kv_at; 0: the type of q */
+    int latent;      /* values are the first v channels of the keys */
+    int alibi;       /* a slope for each head */
+    int64_t prefix;  /* ranges that attend both ways; 0: none */
+    int tree;        /* a tree mask over the last s keys */
+    int64_t select;  /* keys that are listed for each query row; 0: no lists */
     double sparse;   /* share of key blocks that every list of the block map leaves out; -1: no map */
     int64_t block_q, block_k;
     enum problem_layout layout;
@@ -92,6 +100,16 @@ uint64_t problem_features(const struct problem *problem);
 
 /* The attention site of the problem; role, category and device are the caller's to add. needs is set. */
 void problem_layer(const struct problem *problem, attn_layer_options *layer);
+
+/* What a cache may store: the words of key `kv`, from 1 on; NULL past the end. form: axes of its scales,
+ * which are all `scale`: 0 none, 1 one for all, 2 one a head, 3 one for each token and head. */
+struct problem_kv {
+    const char *word;
+    attn_dtype dtype;
+    int32_t form;
+    double scale;
+};
+const struct problem_kv *problem_kv_at(int index);
 
 /* Rows of problem_keys.def by index, for help and reference pages; 0 past the end. feature: -1 for none. */
 struct problem_key_info {

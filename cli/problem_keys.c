@@ -277,6 +277,39 @@ static int write_JOINT(const struct problem *problem, const struct key *key, cha
     return problem->joint > 0;
 }
 
+static const struct problem_kv stores[] = {{NULL, 0, 0, 0},
+                                           {"f32", ATTN_F32, 0, 1},
+                                           {"f16", ATTN_F16, 0, 1},
+                                           {"bf16", ATTN_BF16, 0, 1},
+                                           {"fp8_e4m3", ATTN_F8E4M3, 1, 0.5},
+                                           {"fp8_e5m2", ATTN_F8E5M2, 2, 0.5},
+                                           {"fp8_per_token_head", ATTN_F8E4M3, 3, 0x1p-6},
+                                           {"int8_per_token_head", ATTN_I8, 3, 0x1p-5}};
+#define STORES ((int)(sizeof stores / sizeof *stores))
+
+const struct problem_kv *problem_kv_at(int index)
+{
+    return index > 0 && index < STORES ? &stores[index] : NULL;
+}
+
+static int read_KV(struct problem_cursor *cursor, struct problem *problem, const struct key *key)
+{
+    const char *words[STORES] = {NULL};
+    int index;
+    (void)key;
+    for (int i = 1; i < STORES; i++) words[i - 1] = stores[i].word;
+    if (!need_value(cursor) || !problem_read_word(cursor, words, &index)) return 0;
+    problem->kv = index + 1;
+    return 1;
+}
+
+static int write_KV(const struct problem *problem, const struct key *key, char *value)
+{
+    (void)key;
+    sprintf(value, "=%s", problem->kv ? stores[problem->kv].word : "");
+    return problem->kv > 0;
+}
+
 static int read_OUT(struct problem_cursor *cursor, struct problem *problem, const struct key *key)
 {
     (void)key;
@@ -443,6 +476,22 @@ attn_status problem_validate(const struct problem *p, attn_error *error)
         {p->packed && p->batch != 1, "packed needs b1: s is the total of all sequences"},
         {p->packed && (has_mask || p->lengths >= 0 || p->spans || p->ranges || p->joint),
          "packed excludes mask, lengths, spans, ranges and joint"},
+        {p->kv && !p->paged, "kv says what the pages of a cache hold; give paged too"},
+        {p->paged && (has_mask || p->joint || p->sparse >= 0 || (p->dtype == ATTN_F64 && !p->plain)),
+         "paged excludes masks, joint, sparse and f64"},
+        {p->paged > 65536, "paged takes pages of at most 65536 tokens"},
+        {p->latent && p->value_head_dim > p->head_dim, "latent needs v at most d"},
+        {p->prefix && (!p->causal || p->alignment || p->spans || p->ranges || p->joint),
+         "prefix needs causal, and excludes top-left alignment, spans, ranges and joint"},
+        {p->tree &&
+             (has_window || p->spans || p->ranges || p->prefix || p->alignment || p->packed || p->joint ||
+              p->q_len > p->kv_len || p->lengths == 0 || (p->lengths > 0 && p->lengths < p->q_len)),
+         "tree excludes windows, spans, ranges, prefix, packed, joint, top-left alignment and random "
+         "lengths, and "
+         "needs as many keys as queries"},
+        {p->tree && p->q_len > 4096, "tree takes at most 4096 queries"},
+        {p->select && p->joint, "select excludes joint"},
+        {p->select > 65536, "select takes lists of at most 65536 keys"},
         {p->lengths > p->kv_len, "lengths is beyond the number of keys"},
         {p->joint && (p->mask == PROBLEM_MASK_KEEP || p->mask == PROBLEM_MASK_ADDITIVE || p->lengths >= 0 ||
                       p->spans || p->ranges),

@@ -211,7 +211,8 @@ static attn_status execute(const struct values *values, attn_context *context, s
     attn_layer_get_info(*layer, &result->layer);
     result->context.size = sizeof result->context;
     attn_context_get_info(context, &result->context);
-    double flops = tensor_flops(&call->layer, &call->args);
+    attn_args plain = generate_plain(&call->generated, &call->args);
+    double flops = tensor_flops(&call->layer, &plain);
     result->gflops = result->measure.median > 0 ? flops / result->measure.median * 1e-9 : 0;
     return ATTN_OK;
 }
