@@ -47,7 +47,7 @@ static void put_option(FILE *out, const struct option_row *row)
     }
     fputs("\\-\\-", out);
     puts_text(out, row->name);
-    if (*argument) fputs(*argument == '[' || row->kind == OPTION_PATHS ? "" : " ", out);
+    if (*argument) fputs(*argument == '[' || row->name[strlen(row->name) - 1] == '.' ? "" : " ", out);
     puts_text(out, argument);
     fputs("\n", out);
     puts_text(out, row->help);

@@ -150,7 +150,8 @@ static void print_option_name(FILE *out, const struct option_row *row)
 {
     const char *argument = row->argument ? row->argument : "";
     if (row->short_name) fprintf(out, "-%s, ", row->short_name);
-    int apart = *argument && *argument != '[' && row->kind != OPTION_PATHS; /* "--config.PATH VALUE" */
+    int apart =
+        *argument && *argument != '[' && row->name[strlen(row->name) - 1] != '.'; /* "--config.PATH VALUE" */
     fprintf(out, "--%s%s%s", row->name, apart ? " " : "", argument);
 }
 

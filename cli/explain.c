@@ -9,6 +9,7 @@
 #include "cli.h"
 #include "explain_contract.h"
 #include "explain_report.h"
+#include "llm_query.h"
 #include "options_context.h"
 #include "problem.h"
 #include "report.h"
@@ -17,7 +18,7 @@ struct values {
     struct context_values context;
     struct option_texts roles, needs;
     int64_t heads, kv_heads, head_size, value_head_size;
-    const char *dtype, *problem, *pipeline;
+    const char *dtype, *problem, *pipeline, *query, *model_backend;
     int causal, json, show_config;
 };
 
@@ -66,6 +67,8 @@ static attn_status check_options(const struct values *values, attn_error *error)
                        : values->value_head_size ? "value-head-size"
                        : values->dtype           ? "dtype"
                                                  : NULL;
+    if (values->query && (!context->domain || strcmp(context->domain, "llm") != 0))
+        return cli_fail(error, ATTN_KIND_MUTUALLY_EXCLUSIVE, "--query is of domain llm; add --domain llm");
     const char *local = context->overrides.count ? "override" : context->platform ? "platform" : NULL;
     if (values->problem && said)
         return cli_fail(error, ATTN_KIND_MUTUALLY_EXCLUSIVE,
@@ -77,7 +80,22 @@ static attn_status check_options(const struct values *values, attn_error *error)
     return ATTN_OK;
 }
 
-static attn_status fill_site(const struct values *values, attn_layer_options *site, attn_error *error)
+/* What the question says of the site itself; sizes that were given as options go first. */
+static attn_status fill_query(const struct values *values, struct llm_query *query, attn_layer_options *site,
+                              attn_error *error)
+{
+    attn_status status = llm_query_parse(values->query ? values->query : "", query, error);
+    if (site->domain != ATTN_DOMAIN_LLM || status) return status;
+    site->llm = &query->llm;
+    if (query->head_size && !values->head_size) site->head_dim = query->head_size;
+    if (query->dtype && !site->dtype) site->dtype = query->dtype;
+    if (!values->heads && !values->problem) site->heads = site->kv_heads = query->llm.num_heads;
+    if (query->llm.kv_heads && !values->kv_heads && site->heads) site->kv_heads = query->llm.kv_heads;
+    return status;
+}
+
+static attn_status fill_site(const struct values *values, struct llm_query *query, attn_layer_options *site,
+                             attn_error *error)
 {
     attn_status status = check_options(values, error);
     if (status) return status;
@@ -86,19 +104,22 @@ static attn_status fill_site(const struct values *values, attn_layer_options *si
         site->size = sizeof *site;
     }
     if (!status) status = context_site(&values->context, site, error);
-    if (values->heads || !site->heads) site->heads = values->heads ? values->heads : 1;
+    /* Orders of domain llm depend on the heads, so none are made up there. */
+    int made_up = site->domain == ATTN_DOMAIN_DIFFUSION ? 1 : 0;
+    if (values->heads || !site->heads) site->heads = values->heads ? values->heads : made_up;
     if (values->head_size || !site->head_dim) site->head_dim = values->head_size ? values->head_size : 128;
     if (values->kv_heads) site->kv_heads = values->kv_heads;
     if (values->value_head_size) site->value_head_dim = values->value_head_size;
     if (values->causal) site->causal = 1;
     site->pipeline = values->pipeline;
+    site->model_backend = values->model_backend;
     if (values->dtype && !(site->dtype = attn_dtype_from_name(values->dtype)))
         status = cli_fail(error, ATTN_KIND_UNKNOWN_NAME,
                           "--dtype is '%s', which is no element type; 'attn docs dtypes' lists them",
                           values->dtype);
     for (size_t i = 0; !status && i < values->needs.count; i++)
         status = add_needs(values->needs.items[i], &site->needs, error);
-    return status;
+    return status ? status : fill_query(values, query, site, error);
 }
 
 /* ---- walking ------------------------------------------------------------------------------------ */
@@ -108,8 +129,9 @@ static int explain_role(attn_context *context, const attn_layer_options *site, j
 {
     attn_error error = ATTN_ERROR_INIT;
     json_t *role = explain_begin(site);
-    attn_explain(context, site, NULL, explain_collect, role, &error);
-    explain_mark_contract(role, context, site);
+    attn_status status = attn_explain(context, site, NULL, explain_collect, role, &error);
+    if (site->domain == ATTN_DOMAIN_DIFFUSION) explain_mark_contract(role, context, site);
+    if (!status && site->domain == ATTN_DOMAIN_LLM) explain_add_llm(role, context, site);
     report_json_error(role, error.kind ? &error : NULL);
     json_array_append_new(roles, role);
     return attn_kind_exit(error.kind);
@@ -119,7 +141,7 @@ static int explain_all(attn_context *context, const struct values *values, attn_
 {
     static const char *const usual[] = {"self", "cross"};
     const char *const *names = values->roles.count ? values->roles.items : usual;
-    size_t count = values->roles.count ? values->roles.count : 2;
+    size_t count = values->roles.count ? values->roles.count : site->domain == ATTN_DOMAIN_DIFFUSION ? 2 : 1;
     json_t *roles = json_array();
     int code = CLI_OK;
     for (size_t i = 0; i < count; i++) {
@@ -141,17 +163,20 @@ static int explain_all(attn_context *context, const struct values *values, attn_
 /* The canonical form of the configuration that is in force. */
 static int show_config(const struct context_values *values, int json)
 {
+    attn_domain domain;
     attn_config *config;
     attn_error error = ATTN_ERROR_INIT;
     size_t bytes = 0;
     char *text = NULL;
-    attn_status status = context_config(values, &config, &error);
-    if (!status) status = attn_config_text(config, NULL, 0, &bytes, &error);
+    attn_status status = context_domain(values, &domain, &error);
+    if (status) return report_failure_json(&error, json);
+    status = context_config(values, &config, &error);
+    if (!status) status = attn_config_domain_text(config, domain, NULL, 0, &bytes, &error);
     if (!status && !(text = malloc(bytes)))
         status = cli_fail(&error, ATTN_KIND_OUT_OF_MEMORY, "no memory for the configuration's text");
-    if (!status) status = attn_config_text(config, text, bytes, NULL, &error);
+    if (!status) status = attn_config_domain_text(config, domain, text, bytes, NULL, &error);
     if (!status) printf("%s\n", text);
-    if (!status && attn_config_auto_by(config))
+    if (!status && !domain && attn_config_auto_by(config))
         report_note("auto was said by %s", attn_config_auto_by(config));
     free(text);
     attn_config_free(config);
@@ -161,13 +186,14 @@ static int show_config(const struct context_values *values, int json)
 static int explain_run(int argc, char **argv)
 {
     struct values values = {0};
+    struct llm_query query;
     attn_layer_options site = {.size = sizeof site};
     attn_context *context;
     attn_error error = ATTN_ERROR_INIT;
     int code = options_parse(&command_explain, argc, argv, &values, NULL);
     if (code != OPTIONS_GO_ON) return code;
     if (values.show_config) return show_config(&values.context, values.json);
-    if (fill_site(&values, &site, &error) || context_open(&values.context, NULL, &context, &error))
+    if (fill_site(&values, &query, &site, &error) || context_open(&values.context, NULL, &context, &error))
         return report_failure_json(&error, values.json);
     code = explain_all(context, &values, &site);
     attn_close(context);
@@ -201,6 +227,11 @@ static const struct option_row rows[] = {
     OPTION_ROW_TEXTS(struct values, needs, "needs", NULL, "FEATURE,...", "features that calls will ask for"),
     OPTION_ROW_TEXT(struct values, pipeline, "pipeline", NULL, "CLASS",
                     "the model's pipeline class; some permit TRTLLM_ATTN as an automatic choice"),
+    OPTION_ROW_TEXT(struct values, query, "query", NULL, "KEY[=VALUE],...|JSON",
+                    "domain llm: what the layer and its cache are, as in use_mla,kv_cache_dtype=fp8;\n"
+                    "'attn docs llm' lists the keys"),
+    OPTION_ROW_TEXT(struct values, model_backend, "model-backend", NULL, "NAME",
+                    "domain vision: the model's own wish for this layer"),
     OPTION_ROW_FLAG(struct values, show_config, "show-config", NULL,
                     "prints the configuration that is in force, in its canonical form, and stops"),
     OPTION_ROW_FLAG(struct values, json, "json", NULL, "one JSON object"),
@@ -225,7 +256,11 @@ const struct cli_command command_explain = {
                 "  attn explain --problem b8h32kvh8s1x4096d128:bf16:causal\n"
                 "  attn explain --facts preset:b200 --pipeline WanPipeline\n"
                 "  attn explain --diffusion-attention-config.per_role.cross SAGE_ATTN_3 --facts preset:b200\n"
-                "  attn explain -b TRTLLM_ATTN --show-config\n",
+                "  attn explain -b TRTLLM_ATTN --show-config\n"
+                "  attn explain --domain llm --query head_size=576,use_mla --facts preset:b200\n"
+                "  attn explain --domain llm --attention-backend FLASHINFER -ac.use_trtllm_attention 0 "
+                "--facts preset:b200\n"
+                "  attn explain --domain vision --mm-attention-backend fa3 --facts preset:b200\n",
     .options = rows,
     .run = explain_run,
 };

@@ -99,7 +99,10 @@ void explain_collect(void *user, const attn_trace *trace)
 
 static void print_site(const attn_layer_options *site)
 {
-    printf("site        %" PRId64 " head%s", site->heads, site->heads == 1 ? "" : "s");
+    if (site->heads || site->domain == ATTN_DOMAIN_DIFFUSION)
+        printf("site        %" PRId64 " head%s", site->heads, site->heads == 1 ? "" : "s");
+    else
+        printf("site        heads not known yet");
     if (site->kv_heads && site->kv_heads != site->heads) printf(" over %" PRId64, site->kv_heads);
     printf(", head size %" PRId64, site->head_dim);
     if (site->value_head_dim && site->value_head_dim != site->head_dim)
@@ -189,6 +192,7 @@ static void print_role(const json_t *role, const json_t *before)
         printf("choice      ");
         print_name(role);
         printf("\nreason      %s\n", text_of(role, "reason"));
+        explain_print_llm(role);
     }
     if (*text_of(role, "error_kind"))
         printf("refused     %s: %s\n", text_of(role, "error_kind"), text_of(role, "error"));

@@ -9,6 +9,10 @@
 json_t *explain_begin(const attn_layer_options *site);
 /* An attn_trace_fn whose user is such an object. */
 void explain_collect(void *role, const attn_trace *trace);
+/* explain_llm.c: adds what follows from a choice of domain llm, as "llm": {...}. */
+void explain_add_llm(json_t *role, attn_context *context, const attn_layer_options *site);
+/* explain_llm.c: prints that. */
+void explain_print_llm(const json_t *role);
 /* Prints an array of such objects for people. */
 void explain_print(const json_t *roles, const attn_layer_options *site);
 

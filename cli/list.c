@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "catalog.h"
+#include "catalog_llm.h"
 #include "cli.h"
 #include "options_context.h"
 #include "report.h"
@@ -46,6 +47,16 @@ static int list_tables(const attn_context *context, enum report_format format)
     return CLI_OK;
 }
 
+static int list_domain(const attn_context *context, attn_domain domain, const char *name)
+{
+    if (strcmp(name, "json") != 0)
+        return catalog_domain_print(stdout, context, domain,
+                                    strcmp(name, "markdown") ? REPORT_TABLE : REPORT_MARKDOWN);
+    json_t *object = catalog_domain_json(context, domain);
+    report_json_error(object, NULL);
+    return report_json(object);
+}
+
 static int list_run(int argc, char **argv)
 {
     struct values values = {.format = "table"};
@@ -61,9 +72,12 @@ static int list_run(int argc, char **argv)
         return CLI_USAGE;
     }
     int json = strcmp(values.format, "json") == 0;
+    attn_domain domain;
+    if (context_domain(&values.context, &domain, &error)) return report_failure_json(&error, json);
     if (context_open(&values.context, NULL, &context, &error)) return report_failure_json(&error, json);
-    code = json ? list_json(context)
-                : list_tables(context, strcmp(values.format, "markdown") ? REPORT_TABLE : REPORT_MARKDOWN);
+    code = domain ? list_domain(context, domain, values.format)
+           : json ? list_json(context)
+                  : list_tables(context, strcmp(values.format, "markdown") ? REPORT_TABLE : REPORT_MARKDOWN);
     attn_close(context);
     return code;
 }
@@ -72,6 +86,8 @@ static const struct option_row rows[] = {
     OPTION_ROW_TEXT(struct values, format, "format", NULL, "NAME", "table (default), json or markdown"),
     OPTION_ROW_FLAG(struct values, json, "json", NULL, "the same as --format json"),
     OPTION_ROW_FLAG(struct values, markdown, "markdown", NULL, "the same as --format markdown"),
+    OPTION_ROW_TEXT(struct values, context.domain, "domain", NULL, "NAME",
+                    "diffusion (default), llm or vision: whose tables"),
     OPTION_ROW_TEXT(struct values, context.module_path, "module-path", NULL, "PATHS",
                     "colon-separated module files and folders; \"\": none"),
     OPTION_ROW_TEXT(struct values, context.platform, "platform", NULL, "NAME", "pins a platform"),
@@ -83,6 +99,7 @@ const struct cli_command command_list = {
     .text = "Lists the backends (public names, each with the contract that holds for it anywhere) and the\n"
             "implementations (code that is in this library or came from a module), with their features.",
     .examples = "  attn list\n"
+                "  attn list --domain llm --format markdown\n"
                 "  attn list --format markdown --module-path ./libmine.so\n"
                 "  attn list --json | jq '.implementations[].name'\n",
     .options = rows,

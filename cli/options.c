@@ -32,6 +32,12 @@ static int is_optional(const struct option_row *row)
     return row->argument && row->argument[0] == '[';
 }
 
+static int takes_path(const struct option_row *row)
+{
+    size_t length = strlen(row->name);
+    return row->kind == OPTION_PATHS || (row->kind == OPTION_SETTING && row->name[length - 1] == '.');
+}
+
 #define HELP_COLUMN 34
 
 /* "-j, --json", "    --q FILE", "-dac, --diffusion-attention-config JSON"; returns the columns used. */
@@ -41,7 +47,7 @@ static int print_names(const struct option_row *row)
     int columns = letter ? printf("  -%s, ", letter) : printf("      ");
     columns += printf("--%s", row->name);
     if (row->argument)
-        columns += printf("%s%s", is_optional(row) || row->kind == OPTION_PATHS ? "" : " ", row->argument);
+        columns += printf("%s%s", is_optional(row) || takes_path(row) ? "" : " ", row->argument);
     return columns;
 }
 
@@ -138,11 +144,12 @@ static const struct option_row *row_of(const struct parser *parser, int value)
     return NULL;
 }
 
-/* Words such as -dac are no letters: they become the long form, in place. Returns 0 when memory is out. */
+/* Words such as -dac and -ac.KEY are no letters: they become the long form, in place. Returns 0 when memory
+ * is out. */
 static int expand_words(const struct parser *parser, int argc, char **argv, char **made, size_t *made_count)
 {
     for (int a = 1; a < argc && strcmp(argv[a], "--") != 0; a++) {
-        size_t length = strcspn(argv[a], "=");
+        size_t length = strcspn(argv[a], "=.");
         for (int i = 0; i < parser->count && argv[a][0] == '-' && argv[a][1] != '-'; i++) {
             const char *word = parser->rows[i]->short_name;
             if (!word || !word[1] || strlen(word) != length - 1 ||
@@ -158,6 +165,36 @@ static int expand_words(const struct parser *parser, int argc, char **argv, char
     return 1;
 }
 
+/* Whether a row has this name, up to its first dot. */
+static int is_known(const struct parser *parser, const char *name, size_t length)
+{
+    for (int i = 0; i < parser->count; i++) {
+        const char *row = parser->rows[i]->name;
+        if (strncmp(row, name, length) == 0 && (!row[length] || row[length] == '.')) return 1;
+    }
+    return 0;
+}
+
+/* "--attention_config.KEY" becomes "--attention-config.KEY", in place: underscores before the first dot equal
+ * dashes. Values that look like options stay as they are, since no row has their name. Returns 0 when memory
+ * is out. */
+static int dash_words(const struct parser *parser, int argc, char **argv, char **made, size_t *made_count)
+{
+    for (int a = 1; a < argc && strcmp(argv[a], "--") != 0; a++) {
+        size_t length = strcspn(argv[a], "=.");
+        if (strncmp(argv[a], "--", 2) != 0 || !memchr(argv[a], '_', length)) continue;
+        char *text = *made_count < ROWS_MAX ? strdup(argv[a]) : NULL;
+        if (!text) return 0;
+        for (size_t i = 0; i < length; i++)
+            if (text[i] == '_') text[i] = '-';
+        if (is_known(parser, text + 2, length - 2))
+            made[(*made_count)++] = argv[a] = text;
+        else
+            free(text);
+    }
+    return 1;
+}
+
 /* "--name.PATH VALUE" and "--name.PATH=VALUE" become "--name.=PATH=VALUE", in place and one word shorter,
  * since getopt knows whole names only. Returns the new count of words, or -1 when memory is out. */
 static int join_paths(const struct parser *parser, int argc, char **argv, char **made, size_t *made_count)
@@ -166,7 +203,7 @@ static int join_paths(const struct parser *parser, int argc, char **argv, char *
         for (int i = 0; i < parser->count; i++) {
             const struct option_row *row = parser->rows[i];
             size_t length = strlen(row->name);
-            if (row->kind != OPTION_PATHS || strncmp(argv[a], "--", 2) != 0 ||
+            if (!takes_path(row) || strncmp(argv[a], "--", 2) != 0 ||
                 strncmp(argv[a] + 2, row->name, length) != 0 || !argv[a][2 + length] ||
                 argv[a][2 + length] == '=')
                 continue;
@@ -228,6 +265,15 @@ static int store_real(const struct option_row *row, const char *text, void *fiel
     return OPTIONS_GO_ON;
 }
 
+/* "NAME=VALUE"; after a name with a dot the text has its own "=". Lives as long as the process. */
+static const char *setting_text(const struct option_row *row, const char *text)
+{
+    size_t bytes = strlen(row->name) + strlen(text) + 2;
+    char *made = malloc(bytes);
+    if (made) snprintf(made, bytes, "%s%s%s", row->name, takes_path(row) ? "" : "=", text);
+    return made;
+}
+
 static int store(const struct option_row *row, const char *text, void *values)
 {
     void *field = (char *)values + row->offset;
@@ -243,11 +289,16 @@ static int store(const struct option_row *row, const char *text, void *values)
         return store_int(row, text, field);
     case OPTION_REAL:
         return store_real(row, text, field);
+    case OPTION_SETTING:
     case OPTION_PATHS:
     case OPTION_TEXTS:
         if (texts->count == OPTION_TEXTS_MAX) {
             report_error("--%s was given more than %d times", row->name, OPTION_TEXTS_MAX);
             return CLI_USAGE;
+        }
+        if (row->kind == OPTION_SETTING && !(text = setting_text(row, text))) {
+            report_error("no memory for --%s", row->name);
+            return CLI_RUNTIME;
         }
         texts->items[texts->count++] = text;
         break;
@@ -307,7 +358,9 @@ int options_parse(const struct cli_command *command, int argc, char **argv, void
     static size_t made_count;
     struct parser parser;
     parser_init(&parser, argv[0], command);
-    int words = expand_words(&parser, argc, argv, made, &made_count) ? argc : -1;
+    int ready = expand_words(&parser, argc, argv, made, &made_count) &&
+                dash_words(&parser, argc, argv, made, &made_count);
+    int words = ready ? argc : -1;
     if (words >= 0) words = join_paths(&parser, argc, argv, made, &made_count);
     if (words < 0) {
         report_error("out of memory, or an option was given more than %d times", ROWS_MAX);

@@ -14,6 +14,8 @@ enum option_kind {
     OPTION_INT,     /* int64_t in [min, max] */
     OPTION_REAL,    /* double in [min, max]; min == max: any finite value */
     OPTION_TEXTS,   /* struct option_texts: every one given, in order */
+    OPTION_SETTING, /* struct option_texts of "NAME=VALUE", and of "NAME.PATH=VALUE" for a name that ends in a
+                       dot: rows that share a field keep the order in which they were said */
     OPTION_PATHS    /* struct option_texts of "PATH=VALUE": the name ends in a dot, --name.PATH VALUE */
 };
 

@@ -107,23 +107,47 @@ static attn_status add_path(attn_config *config, const char *word, attn_error *e
     return attn_config_set_path(config, path, value + 1, error);
 }
 
+/* "NAME=VALUE" or "NAME.PATH=VALUE"; a value "@FILE" of attention-config is a file's contents. */
+static attn_status add_setting(attn_config *config, const char *word, attn_error *error)
+{
+    char option[256];
+    const char *value = strchr(word, '=');
+    if (!value || (size_t)(value - word) >= sizeof option)
+        return cli_fail(error, ATTN_KIND_SYNTAX, "--%.120s has no value; write KEY VALUE", word);
+    snprintf(option, sizeof option, "%.*s", (int)(value - word), word);
+    value++;
+    if (*value != '@' || strcmp(option, "attention-config") != 0)
+        return attn_config_set_option(config, option, value, error);
+    attn_error found = ATTN_ERROR_INIT;
+    char *text = NULL;
+    attn_status status = read_text(value + 1, &text, error);
+    if (!status && attn_config_set_option(config, option, text, &found))
+        status = in_file(value + 1, &found, error);
+    free(text);
+    return status;
+}
+
 static attn_status fill_config(const struct context_values *values, attn_config *config, attn_error *error)
 {
     attn_status status = ATTN_OK;
-    const char *flag = values->backend       ? "diffusion-attention-backend"
-                       : values->config      ? "diffusion-attention-config"
-                       : values->paths.count ? "diffusion-attention-config.PATH"
-                       : values->vsa_topk    ? "fastvideo-vsa-topk"
-                                             : NULL;
+    const char *flag = values->backend          ? "diffusion-attention-backend"
+                       : values->config         ? "diffusion-attention-config"
+                       : values->paths.count    ? "diffusion-attention-config.PATH"
+                       : values->vsa_topk       ? "fastvideo-vsa-topk"
+                       : values->settings.count ? values->settings.items[0]
+                                                : NULL;
     if (values->config_file && flag)
-        return cli_fail(error, ATTN_KIND_MUTUALLY_EXCLUSIVE,
-                        "--config and --%s both configure attention; say it all in the file or all in flags",
-                        flag);
+        return cli_fail(
+            error, ATTN_KIND_MUTUALLY_EXCLUSIVE,
+            "--config and --%.*s both configure attention; say it all in the file or all in flags",
+            (int)strcspn(flag, "="), flag);
     if (values->config_file) status = attn_config_load_file(config, values->config_file, error);
     if (!status && values->backend) status = attn_config_set_backend(config, values->backend, error);
     if (!status && values->config) status = add_json(config, values->config, error);
     for (size_t i = 0; !status && i < values->paths.count; i++)
         status = add_path(config, values->paths.items[i], error);
+    for (size_t i = 0; !status && i < values->settings.count; i++)
+        status = add_setting(config, values->settings.items[i], error);
     if (!status && values->vsa_topk) status = attn_config_set_vsa_topk(config, values->vsa_topk, error);
     return status ? status
                   : attn_config_set_environment(config, getenv("DIFFUSION_ATTENTION_BACKEND"), error);
@@ -137,6 +161,21 @@ attn_status context_config(const struct context_values *values, attn_config **co
     attn_config_free(*config);
     *config = NULL;
     return status;
+}
+
+/* What nobody asked for but a user should know; once, as a command may open many contexts. The log says it by
+ * itself. */
+static void tell_warnings(const struct context_values *values, const attn_config *config)
+{
+    static int told;
+    const char *warning;
+    if (told || values->verbose) return;
+    told = 1;
+    for (size_t i = 0; (warning = attn_config_warning_at(config, i)); i++)
+        report_note("warning: %s", warning);
+    if (values->domain && !strcmp(values->domain, "llm") && getenv("VLLM_ATTENTION_BACKEND"))
+        report_note(
+            "warning: VLLM_ATTENTION_BACKEND is set and ignored; name the backend by --attention-backend");
 }
 
 static attn_status open_with(const struct context_values *values, attn_options *options,
@@ -154,6 +193,7 @@ static attn_status open_with(const struct context_values *values, attn_options *
     options->settings = config;
     options->facts = facts;
     if (!status) status = attn_open(options, context, error);
+    if (!status) tell_warnings(values, config);
     attn_config_free(config);
     attn_facts_free(facts);
     return status;
@@ -190,6 +230,14 @@ attn_status context_open(const struct context_values *values, struct context_rea
     return status;
 }
 
+attn_status context_domain(const struct context_values *values, attn_domain *domain, attn_error *error)
+{
+    *domain = ATTN_DOMAIN_DIFFUSION;
+    if (!values->domain || attn_domain_from_name(values->domain, domain)) return ATTN_OK;
+    return cli_fail(error, ATTN_KIND_UNKNOWN_NAME, "--domain is \"%s\"; expected diffusion, llm or vision",
+                    values->domain);
+}
+
 attn_status context_site(const struct context_values *values, attn_layer_options *layer, attn_error *error)
 {
     static const struct {
@@ -197,6 +245,8 @@ attn_status context_site(const struct context_values *values, attn_layer_options
         DLDeviceType type;
     } devices[] = {{"cpu", kDLCPU}, {"cuda", kDLCUDA}, {"rocm", kDLROCM}};
     const char *name = values->device ? values->device : "cpu";
+    attn_status status = context_domain(values, &layer->domain, error);
+    if (status) return status;
     layer->role = values->role;
     layer->category = values->category;
     for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {

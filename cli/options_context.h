@@ -10,6 +10,8 @@
 struct context_values {
     const char *backend, *config, *role, *category;
     struct option_texts overrides, paths;
+    struct option_texts settings; /* of domains llm and vision, in the order in which they were said */
+    const char *domain;
     const char *module_path, *platform, *facts, *device, *isa, *config_file, *profile;
     int64_t threads, vsa_topk;
     int verbose;
@@ -43,7 +45,10 @@ attn_status context_config(const struct context_values *values, attn_config **co
 attn_status context_open(const struct context_values *values, struct context_reasons *reasons,
                          attn_context **context, attn_error *error);
 
-/* Fills role, category and device of a layer. Fails: unknown_name (device). */
+/* The domain that the options name. Fails: unknown_name. */
+attn_status context_domain(const struct context_values *values, attn_domain *domain, attn_error *error);
+
+/* Fills role, category, domain and device of a layer. Fails: unknown_name (device). */
 attn_status context_site(const struct context_values *values, attn_layer_options *layer, attn_error *error);
 
 #endif

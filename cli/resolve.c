@@ -8,8 +8,11 @@
 #include "cli.h"
 #include "options_context.h"
 #include "report.h"
+#include "resolve_llm.h"
 
 struct values {
+    struct context_values context; /* its domain only */
+    attn_domain domain;
     const char *jsonl;
     int reasons;
 };
@@ -21,6 +24,7 @@ struct question {
     attn_facts *facts;
     attn_context *context;
     json_t *reasons; /* NULL: not asked for */
+    attn_domain domain;
 };
 
 /* ---- what a line may hold ----------------------------------------------------------------------- */
@@ -45,6 +49,7 @@ static const struct key_row {
     {"", "contested", TYPE_ANY, "anything"},
     {"", "upstream", TYPE_ANY, "anything"},
     {"", "derived", TYPE_ANY, "anything"},
+    {"", "basis", TYPE_ANY, "anything"},
     {"config", "flag_backend", TYPE(STRING) | TYPE(NULL), "a text or null"},
     {"config", "flag_config", TYPE_ANY, "anything"},
     {"config", "dotted", TYPE(OBJECT) | TYPE(NULL), "an object of texts or null"},
@@ -100,13 +105,14 @@ static attn_status check_keys(const char *object, json_t *value, attn_error *err
     return ATTN_OK;
 }
 
-static attn_status check_line(json_t *root, attn_error *error)
+static attn_status check_line(json_t *root, attn_domain domain, attn_error *error)
 {
     if (!json_is_object(root))
         return cli_fail(error, ATTN_KIND_INVALID_TYPE,
                         "the line is %s; expected an object with id, facts, config and query",
                         type_name(root));
     attn_status status = check_keys("", root, error);
+    if (domain != ATTN_DOMAIN_DIFFUSION) return status;
     if (!status) status = check_keys("config", json_object_get(root, "config"), error);
     return status ? status : check_keys("query", json_object_get(root, "query"), error);
 }
@@ -193,6 +199,32 @@ static attn_status read_mode(const json_t *query, int32_t *mode, attn_error *err
                 : ATTN_OK;
 }
 
+static attn_status open_question(struct question *q, attn_error *error)
+{
+    attn_options options = {.size = sizeof options,
+                            .flags = ATTN_OPEN_IGNORE_ENV,
+                            .settings = q->config,
+                            .facts = q->facts,
+                            .module_path = q->facts ? "" : NULL};
+    return attn_open(&options, &q->context, error);
+}
+
+/* A line of domain llm or vision. */
+static attn_status answer_domain(struct question *q, json_t *out, attn_error *error)
+{
+    attn_status status = check_line(q->root, q->domain, error);
+    if (!status) status = read_facts(q, error);
+    if (!status) status = attn_config_new(&q->config, error);
+    if (!status)
+        status = resolve_domain_config(q->domain, json_object_get(q->root, "config"), q->config, error);
+    if (!status) status = open_question(q, error);
+    if (status) {
+        resolve_domain_nothing(q->domain, out);
+        return status;
+    }
+    return resolve_domain(q->context, q->domain, json_object_get(q->root, "query"), out, q->reasons, error);
+}
+
 static attn_status answer(struct question *q, attn_resolution *resolution, attn_error *error)
 {
     json_t *query = json_object_get(q->root, "query"), *head = json_object_get(query, "head_size");
@@ -201,16 +233,11 @@ static attn_status answer(struct question *q, attn_resolution *resolution, attn_
                       .category = text_at(query, "role_category"),
                       .head_size = json_is_integer(head) ? json_integer_value(head) : -1,
                       .permit_trtllm = json_is_true(json_object_get(query, "allow_trtllm_default"))};
-    attn_status status = check_line(q->root, error);
+    attn_status status = check_line(q->root, q->domain, error);
     if (!status) status = read_mode(query, &ask.mode, error);
     if (!status) status = read_facts(q, error);
     if (!status) status = read_config(q, error);
-    attn_options options = {.size = sizeof options,
-                            .flags = ATTN_OPEN_IGNORE_ENV,
-                            .settings = q->config,
-                            .facts = q->facts,
-                            .module_path = q->facts ? "" : NULL};
-    if (!status) status = attn_open(&options, &q->context, error);
+    if (!status) status = open_question(q, error);
     if (status) return status;
     return attn_resolve(q->context, &ask, resolution, q->reasons ? collect : NULL, q->reasons, error);
 }
@@ -282,23 +309,30 @@ static int resolve_line(const struct line *line, int number, const struct values
     json_error_t at;
     attn_error error = ATTN_ERROR_INIT;
     attn_resolution resolution = {.size = sizeof resolution};
-    struct question q = {.root = json_loadb(line->text, line->length, LINE_FLAGS, &at)};
+    struct question q = {.root = json_loadb(line->text, line->length, LINE_FLAGS, &at),
+                         .domain = values->domain};
     json_t *out = json_object();
+    int diffusion = q.domain == ATTN_DOMAIN_DIFFUSION;
+    json_object_set_new(out, "id", json_null()); /* these two stand first */
+    json_object_set_new(out, "ok", json_false());
     q.reasons = values->reasons ? json_array() : NULL;
-    if (q.root)
+    if (q.root && diffusion)
         answer(&q, &resolution, &error);
+    else if (q.root)
+        answer_domain(&q, out, &error);
     else
         cli_fail(&error, ATTN_KIND_SYNTAX, "line %d is not JSON at column %d: %s", number, at.column,
                  at.text);
     json_t *id = json_object_get(q.root, "id");
     json_object_set(out, "id", id ? id : json_null());
     json_object_set_new(out, "ok", json_boolean(!error.kind));
-    if (error.kind)
+    if (!q.root && !diffusion) resolve_domain_nothing(q.domain, out);
+    if (error.kind && diffusion)
         add_nothing(out);
-    else
+    else if (diffusion)
         add_answer(out, &resolution);
     report_json_error(out, error.kind ? &error : NULL);
-    if (q.reasons) json_object_set_new(out, "reasons", q.reasons);
+    if (q.reasons) json_object_set_new(out, diffusion ? "reasons" : "all_reasons", q.reasons);
     attn_close(q.context);
     attn_config_free(q.config);
     attn_facts_free(q.facts);
@@ -338,8 +372,10 @@ static int resolve_file(FILE *file, const struct values *values)
 static int resolve_run(int argc, char **argv)
 {
     struct values values = {.jsonl = "-"};
+    attn_error error = ATTN_ERROR_INIT;
     int code = options_parse(&command_resolve, argc, argv, &values, NULL);
     if (code != OPTIONS_GO_ON) return code;
+    if (context_domain(&values.context, &values.domain, &error)) return report_failure(&error);
     FILE *file = strcmp(values.jsonl, "-") ? fopen(values.jsonl, "r") : stdin;
     if (!file) {
         if (cli_interrupted()) return CLI_INTERRUPTED;
@@ -354,12 +390,14 @@ static int resolve_run(int argc, char **argv)
 static const struct option_row rows[] = {
     OPTION_ROW_TEXT(struct values, jsonl, "jsonl", NULL, "FILE",
                     "questions, one JSON object a line (default: -, stdin)"),
+    OPTION_ROW_TEXT(struct values, context.domain, "domain", NULL, "NAME",
+                    "diffusion (default), llm or vision: what the lines are about"),
     OPTION_ROW_FLAG(struct values, reasons, "reasons", NULL, "adds every reason against every other backend"),
     OPTION_ROW_END,
 };
 
 const struct cli_command command_resolve = {
-    .usage = "[--jsonl FILE] [--reasons]",
+    .usage = "[--domain NAME] [--jsonl FILE] [--reasons]",
     .text =
         "Resolves roles in bulk. A line holds {\"id\", \"facts\", \"config\", \"query\"}: facts are an "
         "object, a file's\n"
@@ -369,11 +407,19 @@ const struct cli_command command_resolve = {
         "answer is one\n"
         "object a line; a question that cannot be answered, or has a key or a type that is not known, has "
         "ok false\n"
-        "and its error, and the exit status stays 0. A line has at most 16 MiB.",
+        "and its error, and the exit status stays 0. A line has at most 16 MiB.\n"
+        "Domain llm: config has backend and the fields of --attention-config, query the keys of "
+        "`attn explain --query`;\n"
+        "the answer has what follows from the choice, and reasons of the candidates that were refused. "
+        "Domain "
+        "vision: config\n"
+        "has mm_attention_backend, query has model_backend.",
     .examples = "  attn resolve --jsonl questions.jsonl\n"
                 "  echo '{\"id\": 1, \"facts\": \"preset:b200\", \"query\": {\"role\": \"self\", "
                 "\"head_size\": 128}}' | "
-                "attn resolve\n",
+                "attn resolve\n"
+                "  echo '{\"facts\": \"preset:b200\", \"query\": {\"head_size\": 576, \"use_mla\": true}}' | "
+                "attn resolve --domain llm\n",
     .options = rows,
     .run = resolve_run,
 };

@@ -529,6 +529,7 @@ attn_status attn_explain(attn_context *c, const attn_layer_options *options, con
     l.permitted = attn_model_permits_trtllm(o.pipeline);
     attn_court court = court_of(&l, sink, user);
     tell_profile(c, &l, &problem, args != NULL, sink, user);
+    if (o.domain == ATTN_DOMAIN_LLM) tell_obsolete(c);
     ATTN_TRY(read_question(&l.site, &o, &l.question, error));
     return attn_policy_choose(&court, c->config, &l.question, &problem, &l.choice, error);
 }

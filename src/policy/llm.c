@@ -68,11 +68,20 @@ static void tell_candidate(const walk *w, const attn_llm_candidate *c, int rank)
     court->sink(court->user, &t);
 }
 
+/* A slot is nothing until an implementation serves it. */
+static bool is_registered(const walk *w, int name)
+{
+    return attn_llm_names[name].kind != ATTN_LLM_SLOT ||
+           attn_registry_served(w->court->registry, &attn_llm_backends[name]);
+}
+
 static void judge(const walk *w, attn_llm_candidate *c, int rank)
 {
     c->slot = NULL;
     c->reasons.count = 0;
-    if (w->court->facts->live)
+    if (!is_registered(w, c->name))
+        attn_llm_reason(&c->reasons, ATTN_KIND_BACKEND_NOT_REGISTERED, "must be registered first");
+    else if (w->court->facts->live)
         judge_live(w, c);
     else
         judge_described(w, c);
@@ -174,7 +183,7 @@ static attn_status obey(walk *w, attn_error *error)
     const attn_backend *b = &attn_llm_backends[w->named];
     attn_llm_candidate c = {.name = w->named};
     attn_llm_list list = {.count = 0};
-    if (attn_llm_names[w->named].kind == ATTN_LLM_SLOT && !attn_registry_served(w->court->registry, b)) {
+    if (!is_registered(w, w->named)) {
         judge_rest(w, &list);
         return attn_fail(
             error, ATTN_KIND_BACKEND_NOT_REGISTERED,
