@@ -225,6 +225,11 @@ void attn_layer_close(attn_layer *l)
     attn_drop(&c->allocator, l);
 }
 
+static double kept_share(const attn_report *report)
+{
+    return report->total > 0 ? (double)report->kept / (double)report->total : 1;
+}
+
 void attn_layer_get_info(const attn_layer *l, attn_layer_info *info)
 {
     attn_layer_info ours = {.explicit_choice = l->current.explicit_choice,
@@ -233,7 +238,11 @@ void attn_layer_get_info(const attn_layer *l, attn_layer_info *info)
                             .source = l->current.source,
                             .reason = l->current.reason,
                             .plan = l->plan_text,
-                            .demotions = l->demotions};
+                            .demotions = l->demotions,
+                            .report = l->report.text,
+                            .dense_calls = l->dense_calls,
+                            .sparse_calls = l->sparse_calls,
+                            .kept_share = kept_share(&l->report)};
     attn_give_struct(info, &ours, sizeof ours);
 }
 
@@ -366,6 +375,8 @@ static attn_status run_in(attn_layer *l, attn_request *r, char *memory, size_t s
         if (!mover) return ATTN_NOT_AVAILABLE;
         ATTN_TRY(attn_joint_gather(r, mover, memory, error));
     }
+    l->report = (attn_report){.size = sizeof l->report};
+    r->call.report = &l->report;
     attn_error why = ATTN_ERROR_INIT;
     attn_status status = plan->slot->impl.run(&c->host, plan->state, &r->call, &why);
     r->at_fault = status != ATTN_OK;
@@ -373,6 +384,8 @@ static attn_status run_in(attn_layer *l, attn_request *r, char *memory, size_t s
     if (attn_call_cancelled(&r->call))
         return attn_fail(error, ATTN_KIND_CANCELLED,
                          "the call was cancelled by the caller's flag; outputs are undefined");
+    l->dense_calls += l->report.dense != 0;
+    l->sparse_calls += l->report.kept < l->report.total;
     return r->joint ? attn_joint_scatter(r, mover, memory, error) : ATTN_OK;
 }
 

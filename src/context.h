@@ -103,6 +103,8 @@ struct attn_layer {
     bool rejudged;       /* the change was logged */
     uint64_t generation; /* of the overrides that choice knows */
     attn_consumer consumer;
+    attn_report report; /* of the last forward */
+    int64_t dense_calls, sparse_calls;
 };
 
 /* context.c */

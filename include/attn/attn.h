@@ -742,6 +742,12 @@ typedef struct attn_layer_info {
     int32_t demotions;  /* implementations that failed at run time and were passed over since (automatic
                            choices only) */
     int32_t reserved;
+    const char *report;   /* what the last forward did with blocks: "17 of 168 cubes", or
+                             "dense:<reason>" for a dense pass that is part of the backend's own
+                             definition; "": nothing to say */
+    int64_t dense_calls;  /* forwards that were such dense passes */
+    int64_t sparse_calls; /* forwards that left blocks out */
+    double kept_share;    /* pairs of blocks that the last forward computed, of all; 1 without blocks */
 } attn_layer_info;
 /* Strings live until the layer's next forward or close. */
 ATTN_API void attn_layer_get_info(const attn_layer *layer, attn_layer_info *info);

@@ -129,6 +129,14 @@ typedef struct attn_table {
     int64_t bits;      /* 32 or 64 */
 } attn_table;
 
+/* What a run tells of itself; zeroed before it. */
+typedef struct attn_report {
+    uint32_t size;
+    int32_t dense;       /* 1: a dense pass that is part of the backend's definition; text says why */
+    int64_t kept, total; /* pairs of blocks that were computed, of how many; 0 of 0: no blocks */
+    char text[160];      /* for people: "dense:step 1 of 20", "17 of 168 cubes"; "": nothing to say */
+} attn_report;
+
 /* One call, checked: shapes agree with the problem, pointers are final (byte offsets added). Lengths and
  * cu_seqlens in host memory have been checked as well: 0 <= length <= kv_len, cu ascending from 0 to the
  * total. */
@@ -178,7 +186,14 @@ typedef struct attn_call {
     /* For implementations with ATTN_IMPL_PER_FORWARD, else NULL. Copies that live until run returns. */
     const attn_params *params;         /* merged: static < per-forward < per-call, without nulls */
     const attn_forward_state *forward; /* samples = batch; NULL: nothing is published */
+    attn_report *report;               /* of the host; see attn_call_report */
 } attn_call;
+
+/* Where a run tells of itself; NULL with a host that does not listen. */
+static inline attn_report *attn_call_report(const attn_call *call)
+{
+    return call->size < offsetof(attn_call, report) + sizeof call->report ? NULL : call->report;
+}
 
 static inline int64_t attn_index_at(const attn_index *index, int64_t i)
 {

@@ -260,6 +260,7 @@ static attn_status plan(const attn_host *host, const attn_problem *p, void **sta
 
 static attn_status run(const attn_host *host, const void *state, const attn_call *call, attn_error *error)
 {
+    if (call->blocks.counts) flash_report_map(call);
     return flash_execute(host, state, call, NULL, error);
 }
 

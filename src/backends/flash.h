@@ -190,6 +190,8 @@ flash_tiles flash_cut_map(const flash_plan *plan, const attn_problem *p, int64_t
 void flash_lay_out_map(flash_plan *plan, const attn_problem *p, size_t *shared);
 /* Before the walk: which blocks of keys any list of a unit names, and the longest lists first. */
 void flash_read_map(const attn_host *host, flash_run *run);
+/* Tells how many pairs of blocks the call's map keeps. */
+void flash_report_map(const attn_call *call);
 /* Whether any list of the unit names the packed block. */
 int flash_block_used(const flash_run *run, const flash_unit *unit, int64_t index);
 /* Packed blocks of one item of packing. */

@@ -5,6 +5,8 @@
  * names are left out. A block of rows takes as many listed blocks at a time as a tile has columns, adjacent
  * or not, and goes through products and softmax once for all of them. Blocks that some row sees in part only
  * go through by themselves, as without a map. */
+#include <stdio.h>
+
 #include "backends/flash_rows.h"
 
 /* ---- cutting --------------------------------------------------------------------------------------- */
@@ -133,6 +135,23 @@ void flash_read_map(const attn_host *host, flash_run *run)
 int flash_block_used(const flash_run *run, const flash_unit *unit, int64_t index)
 {
     return !unit->tiles.key_parts || used_of(run, unit->index)[index / unit->tiles.key_parts];
+}
+
+void flash_report_map(const attn_call *call)
+{
+    const attn_block_lists *l = &call->blocks;
+    attn_report *report = attn_call_report(call);
+    if (!report) return;
+    for (int64_t b = 0; b < l->batch; b++)
+        for (int64_t h = 0; h < l->heads; h++)
+            for (int64_t i = 0; i < l->q_blocks; i++) {
+                int64_t count;
+                attn_block_list(l, b, h, i, &count);
+                report->kept += count;
+                report->total += l->kv_blocks;
+            }
+    snprintf(report->text, sizeof report->text, "%lld of %lld pairs of blocks", (long long)report->kept,
+             (long long)report->total);
 }
 
 /* ---- the walk --------------------------------------------------------------------------------------- */

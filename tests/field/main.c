@@ -27,11 +27,11 @@ static void deferred(void **state)
 /* The kinds that this program answers for: the word before the slash. */
 static int ours(const char *kind)
 {
-    static const char *const kinds[] = {"masking",  "mask-semantics", "alignment", "numerics", "shape",
-                                        "gqa",      "headdim",        "varlen",    "layout",   "offset64",
-                                        "lse",      "determinism",    "process",   "memory",   "isolation",
-                                        "cache",    "config",         "selection", "env",      "plugin",
-                                        "platform", "observability",  "install"};
+    static const char *const kinds[] = {"masking",  "mask-semantics", "alignment", "numerics",    "shape",
+                                        "gqa",      "headdim",        "varlen",    "layout",      "offset64",
+                                        "lse",      "determinism",    "process",   "memory",      "isolation",
+                                        "cache",    "config",         "selection", "env",         "plugin",
+                                        "platform", "observability",  "install",   "blocksparse", "vsa"};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         size_t length = strlen(kinds[i]);
         if (!strncmp(kind, kinds[i], length) && kind[length] == '/') return 1;

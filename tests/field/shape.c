@@ -64,6 +64,10 @@ static void no_keys(const char *backend, const char *override)
     call_make(&c, backend, ATTN_BF16, (dims){2, 3, 0, 2, 2, 64, 64});
     c.options.overrides = override;
     call_mix32(&c, 1, 2, 3);
+    if (call_try(&c) == ATTN_UNSUPPORTED && strstr(c.error.text, "is for self-attention")) {
+        call_free(&c);
+        return; /* with 3 queries and no keys it is none */
+    }
     call_run(&c);
     tensor_all_near(backend, &c.out, 0, 0);
     tensor_all_near(backend, &c.lse, -INFINITY, 0);
