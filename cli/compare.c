@@ -17,7 +17,8 @@
 struct values {
     struct context_values context;
     struct call_values call;
-    const char *backends;
+    const char *backends, *params_text;
+    attn_params *params; /* params_text, read */
     double max_relative_l2, min_cosine, max_abs;
     int64_t repeat;
     int json;
@@ -31,6 +32,9 @@ static const struct option_row rows[] = {
     OPTION_ROW_HEADING("Comparison"),
     OPTION_ROW_TEXT(struct values, backends, "backends", NULL, "A,B",
                     "backends to compare (default: all usable ones)"),
+    OPTION_ROW_TEXT(
+        struct values, params_text, "params", NULL, "JSON",
+        "parameters of the calls for backends that take some: {\"topk\": 4, \"grid\": [16, 16, 16]}"),
     OPTION_ROW_REAL(struct values, max_relative_l2, "max-rel-l2", NULL, "X",
                     "limit of |out - exact| / |exact|", 0, 1e30),
     OPTION_ROW_REAL(struct values, min_cosine, "min-cosine", NULL, "X",
@@ -57,6 +61,8 @@ struct entry {
     struct tensor_error out, lse;
     int has_lse, within;
     double seconds;
+    char note[160]; /* what the last run did with blocks; "": nothing to say */
+    double kept;    /* share of the pairs of blocks that it computed */
 };
 
 struct comparison {
@@ -97,6 +103,8 @@ static void note_layer(const attn_layer *layer, struct entry *entry)
     attn_layer_get_info(layer, &info);
     snprintf(entry->implementation, sizeof entry->implementation, "%s", info.implementation);
     snprintf(entry->plan, sizeof entry->plan, "%s", info.plan);
+    snprintf(entry->note, sizeof entry->note, "%s", info.report ? info.report : "");
+    entry->kept = info.kept_share;
 }
 
 /* Runs a backend over args and reads what came out. */
@@ -152,6 +160,7 @@ static void compare_one(struct comparison *c, struct entry *entry)
 {
     struct outcome outcome = {0};
     call_reset(&c->call);
+    c->call.args.params = c->values->params;
     attn_status status =
         run_backend(c, entry->backend, &c->call.layer, &c->call.args, entry, &outcome, &entry->error);
     if (!status && c->call.generated.store) status = generate_verify(&c->call.generated, &entry->error);
@@ -338,6 +347,7 @@ static void print_table(const struct comparison *c)
     report_table_free(table);
     for (size_t i = 0; i < c->count; i++) {
         const struct entry *e = &c->entries[i];
+        if (!e->error.kind && *e->note) printf("%s: %s\n", e->backend, e->note);
         if (e->error.kind && !c->hide_refusals)
             printf("%s: %s\n", attn_kind_exit(e->error.kind) == CLI_REFUSED ? "refused" : "failed",
                    e->reason);
@@ -360,6 +370,8 @@ static json_t *entry_json(const struct comparison *c, const struct entry *e)
                             e->has_lse ? error_json(&e->lse, e->lse.max_abs) : json_null());
         json_object_set_new(object, "seconds", report_real(e->seconds));
         json_object_set_new(object, "speed_up", report_real(c->base_seconds / e->seconds));
+        json_object_set_new(object, "kept_share", report_real(e->kept));
+        json_object_set_new(object, "note", json_string(e->note));
         json_object_set_new(object, "within_limits", json_boolean(e->within));
     }
     report_json_error(object, &e->error);
@@ -482,9 +494,18 @@ static int print_json(json_t *list, int code)
     return written ? written : code;
 }
 
+static attn_status read_params(struct values *values, attn_error *error)
+{
+    attn_error found = ATTN_ERROR_INIT;
+    if (!values->params_text || !attn_params_parse(values->params_text, &values->params, &found))
+        return ATTN_OK;
+    return cli_fail(error, found.kind, "--params: %.400s", found.text);
+}
+
 static int run(int argc, char **argv)
 {
     struct values values;
+    attn_error error = ATTN_ERROR_INIT;
     memset(&values, 0, sizeof values);
     call_defaults(&values.call);
     values.max_relative_l2 = values.max_abs = -1;
@@ -497,7 +518,11 @@ static int run(int argc, char **argv)
         return CLI_USAGE;
     }
     json_t *list = values.json ? json_array() : NULL;
-    code = values.call.problem ? compare_problems(&values, list) : compare_files(&values, list);
+    if (read_params(&values, &error))
+        code = fail(NULL, list, &error);
+    else
+        code = values.call.problem ? compare_problems(&values, list) : compare_files(&values, list);
+    attn_params_free(values.params);
     return list ? print_json(list, code) : code;
 }
 

@@ -17,7 +17,7 @@ const char *role_name(int role)
     return roles[role].name;
 }
 
-static int open_layer(attention *a, int role, int block, failure *f)
+static int open_layer(attention *a, int role, int block, const attn_params *params, failure *f)
 {
     char prefix[48], doing[64];
     attn_error error = ATTN_ERROR_INIT;
@@ -31,15 +31,25 @@ static int open_layer(attention *a, int role, int block, failure *f)
         .heads = HEADS,
         .head_dim = HEAD_DIM,
         .dtype = a->dtype,
+        .params = role == SELF ? params : NULL,
         .needs = roles[role].needs | (a->dtype == ATTN_F32 ? 0 : ATTN_FEATURE(F32_OUT))};
     if (attn_layer_open(a->context, &site, &a->layers[role][block], &error))
         return fail_attn(f, doing, &error);
     return 0;
 }
 
+static int open_layers(attention *a, const attn_params *params, failure *f)
+{
+    for (int role = 0; role < ROLES; role++)
+        for (int block = 0; block < DEPTH; block++)
+            if (open_layer(a, role, block, params, f)) return -1;
+    return 0;
+}
+
 int attention_open(attention *a, const attention_options *options, failure *f)
 {
     attn_error error = ATTN_ERROR_INIT;
+    attn_params *params = NULL;
     attn_options o = {.size = sizeof o,
                       .threads = options->threads,
                       .backend = options->backend,
@@ -47,13 +57,14 @@ int attention_open(attention *a, const attention_options *options, failure *f)
                       .flags = options->ignore_env ? ATTN_OPEN_IGNORE_ENV : 0};
     *a = (attention){.dtype = options->dtype, .cancel = options->cancel};
     if (attn_open(&o, &a->context, &error)) return fail_attn(f, "cannot open libattn", &error);
-    for (int role = 0; role < ROLES; role++)
-        for (int block = 0; block < DEPTH; block++)
-            if (open_layer(a, role, block, f)) {
-                attention_close(a);
-                return -1;
-            }
-    return 0;
+    if (options->self_params && attn_params_parse(options->self_params, &params, &error)) {
+        attention_close(a);
+        return fail_attn(f, "--self-params", &error);
+    }
+    int rc = open_layers(a, params, f);
+    attn_params_free(params); /* layers keep copies */
+    if (rc) attention_close(a);
+    return rc;
 }
 
 void attention_close(attention *a)
@@ -94,8 +105,31 @@ static const DLTensor *make_key_mask(view *to, const unsigned char *valid, int64
     return valid ? &to->tensor : NULL;
 }
 
-int attention_run(const attention *a, int role, int block, row_view q, row_view k, row_view v,
-                  const unsigned char *valid, float *out, int64_t out_stride, failure *f)
+void moment_set(moment *m, clip_shape shape, int step, int steps, double time)
+{
+    *m = (moment){.step = step,
+                  .steps = steps,
+                  .latent = {shape.frames, shape.height, shape.width},
+                  .patch = {1, PATCH, PATCH},
+                  .time = time};
+    m->state = (attn_forward_state){.size = sizeof m->state,
+                                    .samples = 1,
+                                    .denoise_step = &m->step,
+                                    .denoise_total = &m->steps,
+                                    .latent_shape = m->latent,
+                                    .patch_size = m->patch,
+                                    .timestep = &m->time};
+}
+
+double attention_kept(const attention *a, int role, int block)
+{
+    attn_layer_info info = {.size = sizeof info};
+    attn_layer_get_info(a->layers[role][block], &info);
+    return info.kept_share;
+}
+
+int attention_run(const attention *a, const moment *when, int role, int block, row_view q, row_view k,
+                  row_view v, const unsigned char *valid, float *out, int64_t out_stride, failure *f)
 {
     view vq, vk, vv, vo, vm;
     char doing[64];
@@ -106,7 +140,8 @@ int attention_run(const attention *a, int role, int block, row_view q, row_view 
                       .v = make_view(&vv, v, a->dtype),
                       .out = make_view(&vo, (row_view){out, q.rows, out_stride}, ATTN_F32),
                       .key_mask = make_key_mask(&vm, valid, k.rows),
-                      .cancel = a->cancel};
+                      .cancel = a->cancel,
+                      .forward = when ? &when->state : NULL};
     if (!attn_forward(a->layers[role][block], &args, &error)) return 0;
     if (error.kind == ATTN_KIND_CANCELLED) return fail_cancelled(f);
     snprintf(doing, sizeof doing, "%s-attention of block %d failed", roles[role].name, block);

@@ -18,13 +18,22 @@ enum {
 };
 
 typedef struct attention_options {
-    const char *backend; /* NULL: automatic */
-    const char *config;  /* JSON, NULL: none */
-    attn_dtype dtype;    /* of q, k, v */
-    int threads;         /* 0: as many as this process may use */
+    const char *backend;     /* NULL: automatic */
+    const char *config;      /* JSON, NULL: none */
+    const char *self_params; /* JSON, NULL: none */
+    attn_dtype dtype;        /* of q, k, v */
+    int threads;             /* 0: as many as this process may use */
     int ignore_env;
     const int32_t *cancel;
 } attention_options;
+
+/* Where in the making of a clip a network call is. Sparse backends ask for it; dense ones never look. */
+typedef struct moment {
+    attn_forward_state state; /* points to the fields below */
+    int64_t step, steps;
+    int64_t latent[3], patch[3];
+    double time; /* 1: noise, 0: picture */
+} moment;
 
 typedef struct attention {
     attn_context *context;
@@ -45,8 +54,15 @@ const char *role_name(int role);
 int attention_open(attention *a, const attention_options *options, failure *f);
 void attention_close(attention *a);
 
-/* out [q.rows, out_stride] f32 = softmax(q k^T / 8) v per head; valid hides keys, NULL: none. */
-int attention_run(const attention *a, int role, int block, row_view q, row_view k, row_view v,
-                  const unsigned char *valid, float *out, int64_t out_stride, failure *f);
+/* Step `step` of `steps`, at a time, of a clip whose pixels the model sees in patches of one frame. */
+void moment_set(moment *m, clip_shape shape, int step, int steps, double time);
+
+/* Share of the pairs of blocks of q and k that the last call of a site computed; 1: all. */
+double attention_kept(const attention *a, int role, int block);
+
+/* out [q.rows, out_stride] f32 = softmax(q k^T / 8) v per head; valid hides keys, NULL: none; nor need a
+ * moment be known. */
+int attention_run(const attention *a, const moment *when, int role, int block, row_view q, row_view k,
+                  row_view v, const unsigned char *valid, float *out, int64_t out_stride, failure *f);
 
 #endif

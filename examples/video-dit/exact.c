@@ -48,7 +48,8 @@ static int look(exact *e, int role, const network *n, failure *f)
         k = (row_view){n->cross_k[b], SLOTS, DIM};
         v = (row_view){n->cross_v[b], SLOTS, DIM};
     }
-    if (attention_run(&e->reference, role, b, q, k, v, of_self ? NULL : n->valid, e->out, DIM, f)) return -1;
+    if (attention_run(&e->reference, NULL, role, b, q, k, v, of_self ? NULL : n->valid, e->out, DIM, f))
+        return -1;
     e->deviations[role] = compare(n->mixed, every * DIM, e->out, count);
     return 0;
 }

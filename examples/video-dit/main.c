@@ -83,6 +83,7 @@ typedef struct app {
     exact exact;
     network network;
     verdict verdict;
+    fidelity fidelity;
     progress bar;
     int threads;
     double seconds;
@@ -161,6 +162,8 @@ static int save(app *a, failure *f)
     tokens_to_clip(a->options.shape, a->network.z, a->network.velocity);
     clip_to_bytes(a->network.velocity, bytes, count);
     int rc = write_clip(&a->options, bytes, f);
+    if (!rc && a->options.against)
+        rc = fidelity_find(&a->fidelity, a->options.against, a->options.shape, bytes, f);
     free(bytes);
     return rc;
 }
@@ -199,6 +202,7 @@ static int open_engine(app *a, failure *f)
     const options *o = &a->options;
     const attention_options wanted = {.backend = o->backend,
                                       .config = o->config,
+                                      .self_params = o->self_params,
                                       .dtype = o->dtype,
                                       .threads = o->threads,
                                       .cancel = &cancel};
@@ -217,6 +221,8 @@ static int run(app *a, failure *f)
     const options *o = &a->options;
     find_folders(&a->folders, o->weights);
     if (!o->verify && can_write(o, f)) return -1;
+    if (o->against && access(o->against, R_OK))
+        return fail_errno(f, "--against %s cannot be read; give a file that --video wrote", o->against);
     if (open_model(&a->model, &a->folders, f) || read_scene(a, f) || open_engine(a, f)) return -1;
     return o->verify ? check(a, o->verify, f) : draw(a, f);
 }
@@ -230,6 +236,7 @@ static int finish(const app *a)
                       .verdict = checked ? &a->verdict : NULL,
                       .exact = drawn ? &a->exact : NULL,
                       .network = drawn ? &a->network : NULL,
+                      .fidelity = drawn && o->against ? &a->fidelity : NULL,
                       .steps = o->steps,
                       .threads = a->threads,
                       .seconds = a->seconds};

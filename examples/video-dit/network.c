@@ -196,8 +196,10 @@ static int attend_self(network *n, int b, failure *f)
     for (int i = 0; i < 3; i++)
         view[i] =
             (row_view){r ? (const void *)(r + i * DIM) : (const void *)(q + i * DIM), n->tokens, 3 * DIM};
-    int rc = attention_run(n->attention, SELF, b, view[0], view[1], view[2], NULL, n->mixed, DIM, f);
+    int rc =
+        attention_run(n->attention, &n->when, SELF, b, view[0], view[1], view[2], NULL, n->mixed, DIM, f);
     n->clocks[CLOCK_SELF_ATTENTION] += seconds_now() - start;
+    if (!rc) n->kept[b] += attention_kept(n->attention, SELF, b);
     return rc;
 }
 
@@ -208,7 +210,7 @@ static int attend_cross(network *n, int b, failure *f)
     row_view q = {r->cross_q ? (const void *)r->cross_q : n->cross_q, n->tokens, DIM};
     row_view k = {r->cross_q ? (const void *)r->cross_k[b] : n->cross_k[b], SLOTS, DIM};
     row_view v = {r->cross_q ? (const void *)r->cross_v[b] : n->cross_v[b], SLOTS, DIM};
-    int rc = attention_run(n->attention, CROSS, b, q, k, v, n->valid, n->mixed, DIM, f);
+    int rc = attention_run(n->attention, &n->when, CROSS, b, q, k, v, n->valid, n->mixed, DIM, f);
     n->clocks[CLOCK_CROSS_ATTENTION] += seconds_now() - start;
     return rc;
 }
@@ -235,6 +237,7 @@ static int run_block(network *n, int b, failure *f)
 int network_run(network *n, double t, failure *f)
 {
     double start = seconds_now();
+    n->calls++;
     encode_time(n, t);
     n->clocks[CLOCK_OTHER] += seconds_now() - start;
     if (look(n, TAP_TIME, 0, f)) return -1;

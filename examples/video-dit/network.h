@@ -70,6 +70,9 @@ struct network {
     float *cross_k[DEPTH], *cross_v[DEPTH]; /* [SLOTS, DIM] */
     float *context;                         /* [SLOTS, DIM] */
     reduced_copies reduced;
+    moment when;        /* set before each call */
+    double kept[DEPTH]; /* of self-attention: the sum over calls of the share of block pairs computed */
+    int calls;
     unsigned char valid[SLOTS];
     float e[DIM], mod[MODULATIONS * DIM], shaped[DEPTH][MODULATIONS * DIM], last[2 * DIM];
     worker_state *workers;

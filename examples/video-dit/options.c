@@ -205,8 +205,8 @@ static int next_option(int argc, char **argv, const struct option *list, const c
 /* What a reference case settles itself. */
 static int check_verify(const options *o, const int *given, failure *f)
 {
-    static const char *const settled[] = {"size",         "steps", "seed",  "object", "background",
-                                          "no-condition", "out",   "sheet", "video",  "scale"};
+    static const char *const settled[] = {"size", "steps", "seed",  "object", "background", "no-condition",
+                                          "out",  "sheet", "video", "scale",  "against"};
     for (int i = 0; i < ROWS && o->verify; i++)
         for (size_t j = 0; j < sizeof settled / sizeof *settled; j++)
             if (given[i] && !strcmp(rows[i].name, settled[j]))

@@ -13,11 +13,11 @@ typedef struct options {
     const char *object[OBJECTS]; /* texts: names are in the weights file */
     const char *background;
     int no_condition;
-    const char *backend, *config;
+    const char *backend, *config, *self_params;
     attn_dtype dtype;
     int threads;
     const char *weights; /* NULL: the default */
-    const char *out, *sheet, *video;
+    const char *out, *sheet, *video, *against;
     int scale;
     const char *verify; /* NULL, "small" or "large" */
     int psnr_only, no_check, json, quiet, help, version;

@@ -47,7 +47,32 @@ static void print_attention(const report *r)
         attn_layer_info i = layer_info(r->attention, role);
         printf("  %-6s %s, run by %s (%s)\n         source: %s\n", role_name(role), i.backend,
                i.implementation, i.plan, i.source);
+        if (i.report && *i.report) printf("         last call: %s\n", i.report);
     }
+}
+
+/* Share of the pairs of blocks that self-attention computed, over all calls; block -1: of all blocks. */
+static double kept_share(const network *n, int block)
+{
+    double sum = 0;
+    for (int b = 0; b < DEPTH; b++) sum += block < 0 ? n->kept[b] / DEPTH : b == block ? n->kept[b] : 0;
+    return n->calls ? sum / n->calls : 1;
+}
+
+static void print_kept(const network *n)
+{
+    if (kept_share(n, -1) >= 1) return;
+    printf("self-attention computed %.1f %% of its blocks; by block of the network:",
+           100 * kept_share(n, -1));
+    for (int b = 0; b < DEPTH; b++) printf(" %.1f", 100 * kept_share(n, b));
+    putchar('\n');
+}
+
+static void print_fidelity(const report *r)
+{
+    if (!r->fidelity) return;
+    printf("against %s: PSNR %.2f dB, SSIM %.4f\n", r->options->against, r->fidelity->psnr,
+           r->fidelity->ssim);
 }
 
 static void print_exact(const report *r)
@@ -125,7 +150,9 @@ static void print_text(const report *r)
     print_attention(r);
     if (r->network) {
         print_exact(r);
+        print_kept(r->network);
         print_time(r);
+        print_fidelity(r);
     }
     if (r->verdict) print_psnr(r->verdict, r->options);
     if (r->network) print_files(r->options);
@@ -145,9 +172,11 @@ static json_t *json_attention(const report *r)
     for (int role = 0; role < ROLES; role++) {
         attn_layer_info i = layer_info(r->attention, role);
         json_object_set_new(all, role_name(role),
-                            json_pack("{s:s, s:s, s:s, s:s, s:b, s:s}", "backend", i.backend,
+                            json_pack("{s:s, s:s, s:s, s:s, s:b, s:s, s:s, s:I, s:I}", "backend", i.backend,
                                       "implementation", i.implementation, "source", i.source, "reason",
-                                      i.reason, "explicit", i.explicit_choice, "plan", i.plan));
+                                      i.reason, "explicit", i.explicit_choice, "plan", i.plan, "last_call",
+                                      i.report ? i.report : "", "sparse_calls", (json_int_t)i.sparse_calls,
+                                      "dense_calls", (json_int_t)i.dense_calls));
     }
     return all;
 }
@@ -178,6 +207,20 @@ static json_t *json_clocks(const network *n)
     return all;
 }
 
+static json_t *json_kept(const network *n)
+{
+    json_t *all = json_array();
+    for (int b = 0; b < DEPTH; b++) json_array_append_new(all, json_real(kept_share(n, b)));
+    return json_pack("{s:f, s:o}", "all", kept_share(n, -1), "blocks", all);
+}
+
+static json_t *json_fidelity(const report *r)
+{
+    if (!r->fidelity) return NULL;
+    return json_pack("{s:s, s:o, s:o}", "file", r->options->against, "psnr_db",
+                     json_finite(r->fidelity->psnr), "ssim", json_finite(r->fidelity->ssim));
+}
+
 static json_t *json_clip(const report *r)
 {
     const network *n = r->network;
@@ -188,13 +231,13 @@ static json_t *json_clip(const report *r)
                             json_pack("{s:o, s:o, s:I}", "relative_l2", json_finite(d->relative), "largest",
                                       json_finite(d->largest), "queries", (json_int_t)d->rows));
     }
-    return json_pack("{s:[I, I, I], s:I, s:i, s:f, s:o, s:o, s:s, s:o, s:s?, s:s?, s:s?}", "shape",
-                     (json_int_t)n->shape.frames, (json_int_t)n->shape.height, (json_int_t)n->shape.width,
-                     "tokens", (json_int_t)n->tokens, "steps", r->steps, "seconds", r->seconds, "time",
-                     json_clocks(n), "self_attention_gflops",
-                     json_finite(self_gflop(n) * r->steps / n->clocks[CLOCK_SELF_ATTENTION]), "error_against",
-                     EXACT_BACKEND, "attention_error", errors, "gif", r->options->out, "sheet",
-                     r->options->sheet, "video", r->options->video);
+    return json_pack(
+        "{s:[I, I, I], s:I, s:i, s:f, s:o, s:o, s:s, s:o, s:o, s:o*, s:s?, s:s?, s:s?}", "shape",
+        (json_int_t)n->shape.frames, (json_int_t)n->shape.height, (json_int_t)n->shape.width, "tokens",
+        (json_int_t)n->tokens, "steps", r->steps, "seconds", r->seconds, "time", json_clocks(n),
+        "self_attention_gflops", json_finite(self_gflop(n) * r->steps / n->clocks[CLOCK_SELF_ATTENTION]),
+        "error_against", EXACT_BACKEND, "attention_error", errors, "kept_share", json_kept(n), "against",
+        json_fidelity(r), "gif", r->options->out, "sheet", r->options->sheet, "video", r->options->video);
 }
 
 static void print_json(json_t *all)

@@ -3,15 +3,17 @@
 #define VIDEO_DIT_REPORT_H
 
 #include "exact.h"
+#include "fidelity.h"
 #include "options.h"
 #include "verify.h"
 
 typedef struct report {
     const options *options;
     const attention *attention;
-    const verdict *verdict; /* NULL: no reference case was drawn */
-    const exact *exact;     /* NULL: no clip was drawn */
-    const network *network; /* NULL likewise */
+    const verdict *verdict;   /* NULL: no reference case was drawn */
+    const exact *exact;       /* NULL: no clip was drawn */
+    const network *network;   /* NULL likewise */
+    const fidelity *fidelity; /* NULL: nothing to compare with was given */
     int steps;
     int threads;
     double seconds; /* of all network calls */

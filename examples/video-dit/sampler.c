@@ -78,6 +78,7 @@ int sample(network *n, int steps, step_fn step, void *user, failure *f)
     for (int i = 0; i < steps; i++) {
         double t = sample_time(n->shape, steps, i);
         float dt = (float)(sample_time(n->shape, steps, i + 1) - t);
+        moment_set(&n->when, n->shape, i, steps, t);
         if (network_run(n, t, f)) return -1;
         for (int64_t j = 0; j < n->tokens * TOKEN; j++) n->z[j] += dt * n->velocity[j];
         if (step) step(user, i, n);

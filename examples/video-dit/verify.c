@@ -1,5 +1,6 @@
 /* verify.c: one reference case of reference.json, from its noise to its video. */
 #include "verify.h"
+#include "fidelity.h"
 #include "npy.h"
 #include "progress.h"
 #include "sampler.h"
@@ -146,7 +147,7 @@ static int compare_video(state *s, failure *f)
     char path[4096];
     npy a;
     verdict *v = s->v;
-    double squares = 0, largest = 0;
+    double largest = 0;
     array_path(s, "video", path, sizeof path);
     if (npy_read(&a, path, "|u1", f)) return -1;
     unsigned char *bytes = malloc((size_t)s->values);
@@ -157,11 +158,10 @@ static int compare_video(state *s, failure *f)
     for (int64_t i = 0; !rc && i < s->values; i++) {
         double d = bytes[i] - ((const unsigned char *)a.data)[i];
         v->differing += d != 0;
-        squares += d * d;
         largest = fmax(largest, fabs(d));
     }
     v->bytes = s->values;
-    v->psnr = squares > 0 ? 10 * log10(255.0 * 255 * (double)s->values / squares) : INFINITY;
+    if (!rc) v->psnr = fidelity_psnr(bytes, a.data, s->values);
     v->psnr_good = v->psnr >= PSNR_LIMIT;
     add_row(v, "video", LEVELS, largest, 1);
     free(bytes);

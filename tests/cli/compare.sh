@@ -56,6 +56,14 @@ printf '\231\166\226\176\231\166\226\176\231\166\226\176\231\166\226\176' | npy 
 expect 1 "not finite here, 0 in the exact result" compare --q large.npy --k large.npy --v one.npy -n 1 --min-cosine -1 \
     -b FLASH_ATTN
 
+# ---- parameters of backends that take some ----------------------------------------------------------------------
+
+cubes='{"vsa_dit_seq_shape": [4, 16, 16], "block_size": [4, 4, 4], "topk": 4}'
+expect 0 "4 of 16 cubes" compare --problem b1h1s1024d32:f32 -b FASTVIDEO_VSA -n 1 --params "$cubes"
+expect 0 '"kept_share": 0.25' compare --problem b1h1s1024d32:f32 -b FASTVIDEO_VSA -n 1 --params "$cubes" --json
+expect 2 "--params" compare --problem b1h1s64d32:f32 --params '{"topk": '
+expect 2 '"error_kind": "syntax"' compare --problem b1h1s64d32:f32 --params '{"topk": ' --json
+
 # ---- more memory than there is ---------------------------------------------------------------------------------
 
 if [ -r /proc/meminfo ]; then
