@@ -56,14 +56,16 @@ static int has_backend(const struct contenders *set, const char *name, size_t le
     return 0;
 }
 
+/* all: of the names with a domain before them, which are not those of these commands, nothing is said. */
 static attn_status add_backends(struct contenders *set, const struct context_values *values, const char *list,
-                                attn_error *error)
+                                int all, attn_error *error)
 {
     attn_status status = ATTN_OK;
     for (const char *at = list; !status && *at;) {
         at += strspn(at, ", ");
         size_t n = strcspn(at, ", ");
-        if (n && !has_backend(set, at, n)) status = add_backend(set, values, at, n, error);
+        if (n && !(all && memchr(at, ':', n)) && !has_backend(set, at, n))
+            status = add_backend(set, values, at, n, error);
         at += n;
     }
     return status;
@@ -78,7 +80,7 @@ static attn_status add_all_backends(struct contenders *set, const struct context
     attn_status status = context_open(values, NULL, &context, error);
     if (status) return status;
     for (size_t i = 0; !status && attn_impl_at(context, i, &impl); i++)
-        if (strcmp(impl.platform, "cpu") == 0) status = add_backends(set, values, impl.backends, error);
+        if (strcmp(impl.platform, "cpu") == 0) status = add_backends(set, values, impl.backends, 1, error);
     attn_close(context);
     if (!status && set->count == 0)
         return cli_fail(
@@ -92,7 +94,7 @@ attn_status contenders_open(struct contenders *set, const struct context_values 
 {
     attn_status status = ATTN_OK;
     for (size_t i = 0; !status && i < backends->count; i++)
-        status = add_backends(set, values, backends->items[i], error);
+        status = add_backends(set, values, backends->items[i], 0, error);
     if (!status && set->count == 0) status = add_all_backends(set, values, error);
     return status;
 }

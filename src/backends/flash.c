@@ -277,7 +277,10 @@ static void describe(const attn_host *host, const void *state, char *text, size_
              (int)made->key_cap, made->tuned ? " (profile)" : "");
 }
 
-static const char *const backends[] = {"FLASH_ATTN", NULL};
+/* Of domains llm and vision: the names whose algorithm this is, on a CPU. */
+static const char *const backends[] = {
+    "FLASH_ATTN", "llm:CPU_ATTN", "llm:TRITON_MLA", "llm:FLASHMLA_SPARSE", "llm:TREE_ATTN", "vision:sdpa",
+    NULL};
 
 const attn_impl attn_flash_impl = {
     .size = sizeof(attn_impl),

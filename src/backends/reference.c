@@ -374,7 +374,9 @@ static attn_status run(const attn_host *host, const void *state, const attn_call
                      "the call was cancelled by its cancel flag; its outputs are undefined");
 }
 
-static const char *const backends[] = {"TORCH_SDPA", NULL};
+static const char *const backends[] = {
+    "TORCH_SDPA",    "llm:CPU_ATTN",       "llm:TRITON_MLA", "llm:FLASHMLA_SPARSE",
+    "llm:TREE_ATTN", "llm:FLEX_ATTENTION", "vision:sdpa",    NULL};
 
 const attn_impl attn_reference_impl = {
     .size = sizeof(attn_impl),
