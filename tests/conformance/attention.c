@@ -14,12 +14,13 @@ typedef struct problem {
     index_case *c;
     attn_layer_options layer;
     attn_args args;
-    DLTensor tensor[8];
-    int64_t shape[8][4], strides[8][4];
+    DLTensor tensor[12];
+    int64_t shape[12][4], strides[12][4];
     int tensors;
     int64_t b, h, hk, d, dv, queries, past, fresh, keys;
-    void *owned[5]; /* keys, values, mask, Y, scores */
+    void *owned[9]; /* keys, values, mask, Y, scores; pages of keys and values, block table, lengths */
     int owns;
+    attn_cache cache;          /* with --paged */
     npy key, value, y, scores; /* key, value: [B, Hk, keys, D], the presents; y, scores: what comes out */
     char why[768];
 } problem;
@@ -260,6 +261,55 @@ static outcome read_problem(problem *p)
     return p->c->broken[0] ? say(p, FAILED, "%s", p->c->broken) : PASSED;
 }
 
+/* ---- the same keys and values in a cache ---- */
+
+/* Pages lie in reverse order. */
+static void fill_pages(const problem *p, npy *pages, const DLTensor *from, int64_t block)
+{
+    size_t bytes = attn_dtype_bytes(pages->dtype);
+    int64_t width = pages->shape[3], blocks = p->keys / block, last = pages->shape[0] - 1;
+    for (int64_t b = 0; b < p->b; b++)
+        for (int64_t j = 0; j < p->keys; j++)
+            for (int64_t h = 0; h < p->hk; h++)
+                for (int64_t d = 0; d < width; d++) {
+                    int64_t page = last - (b * blocks + j / block);
+                    int64_t to = ((page * block + j % block) * p->hk + h) * width + d;
+                    int64_t at = b * from->strides[0] + j * from->strides[1] + h * from->strides[2] +
+                                 d * from->strides[3];
+                    memcpy((char *)pages->data + (size_t)to * bytes, (char *)from->data + (size_t)at * bytes,
+                           bytes);
+                }
+}
+
+static outcome page(problem *p, int64_t most)
+{
+    npy k, v, table, lengths;
+    int64_t block = most < p->keys ? most : p->keys;
+    attn_dtype dtype = index_in(p->c, "Q")->dtype;
+    if (p->args.scores || dtype == ATTN_F64 || !p->keys)
+        return say(p, SKIPPED, "a cache holds no f64, and gives no scores");
+    while (p->keys % block) block--;
+    int64_t blocks = p->keys / block, total = p->b * blocks;
+    if (make(p, &k, dtype, 4, (int64_t[]){total, block, p->hk, p->d}) ||
+        make(p, &v, dtype, 4, (int64_t[]){total, block, p->hk, p->dv}) ||
+        make(p, &table, ATTN_I64, 2, (int64_t[]){p->b, blocks}) || make(p, &lengths, ATTN_I64, 1, &p->b))
+        return say(p, FAILED, "no memory for the pages");
+    fill_pages(p, &k, p->args.k, block);
+    fill_pages(p, &v, p->args.v, block);
+    for (int64_t n = 0; n < total; n++) ((int64_t *)table.data)[n] = total - 1 - n;
+    for (int64_t b = 0; b < p->b; b++) ((int64_t *)lengths.data)[b] = p->keys;
+    int64_t dense_k[] = {block * p->hk * p->d, p->hk * p->d, p->d, 1},
+            dense_v[] = {block * p->hk * p->dv, p->hk * p->dv, p->dv, 1};
+    p->cache = (attn_cache){.size = sizeof p->cache,
+                            .k = view(p, &k, 4, k.shape, dense_k),
+                            .v = view(p, &v, 4, v.shape, dense_v)};
+    p->args.k = p->args.v = NULL;
+    p->args.cache = &p->cache;
+    p->args.block_table = view(p, &table, 2, table.shape, (int64_t[]){blocks, 1});
+    if (!p->args.kv_lengths) p->args.kv_lengths = view(p, &lengths, 1, lengths.shape, (int64_t[]){1});
+    return PASSED;
+}
+
 /* ---- run and compare ---- */
 
 static outcome run(problem *p, attn_context *context, const char *backend)
@@ -307,7 +357,7 @@ static outcome compare_all(problem *p)
     return o;
 }
 
-static outcome run_case(index_case *c, attn_context *context, const char *backend)
+static outcome run_case(index_case *c, attn_context *context, const char *backend, int64_t paged)
 {
     problem p = {.c = c, .layer = {.size = sizeof p.layer}, .args = {.size = sizeof p.args}};
     outcome o = PASSED;
@@ -316,6 +366,7 @@ static outcome run_case(index_case *c, attn_context *context, const char *backen
     else if (strcmp(c->op, "Attention") && strcmp(c->op, "FlexAttention"))
         o = say(&p, SKIPPED, "operator %s is not attention", c->op[0] ? c->op : "(none)");
     if (!o) o = read_problem(&p);
+    if (!o && paged) o = page(&p, paged);
     if (!o) o = run(&p, context, backend);
     if (!o) o = compare_all(&p);
     if (o) printf("%s %s: %s\n", o == FAILED ? "FAIL" : "skip", c->name, p.why);
@@ -324,7 +375,8 @@ static outcome run_case(index_case *c, attn_context *context, const char *backen
 }
 
 /* Counts outcomes; an index that cannot be read further is one failure more. */
-static void run_folder(const char *folder, attn_context *context, const char *backend, int64_t *counts)
+static void run_folder(const char *folder, attn_context *context, const char *backend, int64_t paged,
+                       int64_t *counts)
 {
     char path[2048];
     snprintf(path, sizeof path, "%s/cases.txt", folder);
@@ -336,7 +388,7 @@ static void run_folder(const char *folder, attn_context *context, const char *ba
     }
     for (int more = reader.file && c; more;) {
         more = index_next(&reader, c);
-        if (more > 0) counts[run_case(c, context, backend)]++;
+        if (more > 0) counts[run_case(c, context, backend, paged)]++;
         if (more < 0) printf("FAIL %s: %s\n", path, c->broken), counts[FAILED]++;
         more = more > 0;
         index_free(c);
@@ -347,9 +399,10 @@ static void run_folder(const char *folder, attn_context *context, const char *ba
 
 static int usage(FILE *to, int code)
 {
-    fputs("usage: attention [--backend NAME] DIR...\n"
+    fputs("usage: attention [--backend NAME] [--paged N] DIR...\n"
           "Runs the Attention and FlexAttention cases of each folder's cases.txt. The default backend is\n"
-          "TORCH_SDPA. Exit code 0: every case that ran agreed; 1: one failed, or none ran; 2: usage.\n",
+          "TORCH_SDPA. With --paged keys and values go into pages of at most N tokens. Exit code 0: every "
+          "case that ran agreed; 1: one failed, or none ran; 2: usage.\n",
           to);
     return code;
 }
@@ -359,7 +412,9 @@ int main(int argc, char **argv)
     const char *backend = "TORCH_SDPA";
     int first = 1;
     if (argc > 1 && !strcmp(argv[1], "--help")) return usage(stdout, 0);
+    int64_t paged = 0;
     if (argc > 2 && !strcmp(argv[1], "--backend")) backend = argv[2], first = 3;
+    if (argc > first + 1 && !strcmp(argv[first], "--paged")) paged = atoll(argv[first + 1]), first += 2;
     if (first >= argc || argv[first][0] == '-') return usage(stderr, 2);
     attn_options options = {.size = sizeof options, .backend = backend, .module_path = ""};
     attn_context *context = NULL;
@@ -369,7 +424,7 @@ int main(int argc, char **argv)
         return 1;
     }
     int64_t counts[3] = {0};
-    for (int i = first; i < argc; i++) run_folder(argv[i], context, backend, counts);
+    for (int i = first; i < argc; i++) run_folder(argv[i], context, backend, paged, counts);
     attn_close(context);
     printf("%lld passed, %lld failed, %lld skipped\n", (long long)counts[PASSED], (long long)counts[FAILED],
            (long long)counts[SKIPPED]);
