@@ -64,6 +64,15 @@ static void add_verdict(json_t *role, const attn_trace *trace)
     if (!trace->usable) json_object_set_new(candidate, "kind", json_string(attn_kind_name(trace->kind)));
 }
 
+/* A note about a candidate is what its code does beyond the contract of its name. */
+static void add_beyond(json_t *role, const attn_trace *trace)
+{
+    json_t *candidate = candidate_of(role, trace), *list = json_object_get(candidate, "beyond_contract");
+    if (!list && !json_object_set_new(candidate, "beyond_contract", json_array()))
+        list = json_object_get(candidate, "beyond_contract");
+    json_array_append_new(list, text_or_null(trace->text));
+}
+
 static void add_choice(json_t *role, const attn_trace *trace)
 {
     json_object_set_new(role, "backend", text_or_null(trace->backend));
@@ -90,6 +99,10 @@ void explain_collect(void *user, const attn_trace *trace)
         add_choice(role, trace);
         break;
     default:
+        if (trace->backend) {
+            add_beyond(role, trace);
+            break;
+        }
         json_array_append_new(json_object_get(role, "notes"), text_or_null(trace->text));
         break;
     }

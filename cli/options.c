@@ -265,12 +265,15 @@ static int store_real(const struct option_row *row, const char *text, void *fiel
     return OPTIONS_GO_ON;
 }
 
-/* "NAME=VALUE"; after a name with a dot the text has its own "=". Lives as long as the process. */
+/* "NAME=VALUE"; after a name with a dot the text has its own "=". Lives as long as the process, like every
+ * text that values point to. NULL: no memory, or too many. */
 static const char *setting_text(const struct option_row *row, const char *text)
 {
+    static char *kept[OPTION_TEXTS_MAX];
+    static size_t count;
     size_t bytes = strlen(row->name) + strlen(text) + 2;
-    char *made = malloc(bytes);
-    if (made) snprintf(made, bytes, "%s%s%s", row->name, takes_path(row) ? "" : "=", text);
+    char *made = count < OPTION_TEXTS_MAX ? malloc(bytes) : NULL;
+    if (made) snprintf(kept[count++] = made, bytes, "%s%s%s", row->name, takes_path(row) ? "" : "=", text);
     return made;
 }
 

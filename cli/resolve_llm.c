@@ -49,7 +49,8 @@ struct ear {
 static void hear(void *user, const attn_trace *trace)
 {
     struct ear *ear = user;
-    if (trace->event == ATTN_TRACE_NOTE) json_array_append_new(ear->notes, json_string(trace->text));
+    if (trace->event == ATTN_TRACE_NOTE && !trace->backend)
+        json_array_append_new(ear->notes, json_string(trace->text));
     if (trace->event != ATTN_TRACE_REASON) return;
     if (ear->all)
         json_array_append_new(ear->all, json_pack("{s:s*, s:s*, s:s, s:s*}", "backend", trace->backend,

@@ -159,6 +159,23 @@ static attn_status read_question(const attn_site *site, const attn_layer_options
     return ATTN_OK;
 }
 
+/* The first site of domain llm settles the backend of all, where the context asks for that. */
+attn_status attn_check_mix(attn_context *c, const char *role, int64_t head_size, const attn_backend *mine,
+                           attn_error *error)
+{
+    if (!c->one_llm || mine->domain != ATTN_DOMAIN_LLM) return ATTN_OK;
+    attn_lock_take(&c->log_lock);
+    if (!c->first_llm) c->first_llm = mine;
+    const attn_backend *first = c->first_llm;
+    attn_lock_give(&c->log_lock);
+    if (first == mine) return ATTN_OK;
+    return attn_fail(error, ATTN_KIND_NOT_IMPLEMENTED,
+                     "role '%.60s' with head size %" PRId64
+                     " would get %s while the first of this context got %s, "
+                     "and ATTN_OPEN_ONE_LLM refuses a mix; name one backend that takes all",
+                     role, head_size, mine->name, first->name);
+}
+
 static attn_status fill_layer(attn_layer *l, const attn_layer_options *o, attn_error *error)
 {
     attn_context *c = l->context;
@@ -176,6 +193,7 @@ static attn_status fill_layer(attn_layer *l, const attn_layer_options *o, attn_e
     attn_site_problem(&l->site, &problem);
     attn_court court = court_of(l, c->trace, c->trace_user);
     ATTN_TRY(attn_policy_choose(&court, c->config, &l->question, &problem, &l->choice, error));
+    ATTN_TRY(attn_check_mix(c, l->role, l->site.head_dim, l->choice.backend, error));
     l->current = l->choice;
     ATTN_TRY(settle_params(l, o, error));
     attn_log_selection(c, l->role, l->category, &l->choice);

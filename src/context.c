@@ -334,6 +334,7 @@ static attn_status init_config(attn_context *c, const attn_options *o, attn_erro
 
 static attn_status init(attn_context *c, const attn_options *o, attn_error *error)
 {
+    c->one_llm = (o->flags & ATTN_OPEN_ONE_LLM) != 0;
     c->log = o->log, c->log_user = o->log_user;
     c->trace = o->trace, c->trace_user = o->trace_user;
     attn_workspaces_init(&c->workspaces, &c->allocator);
@@ -353,9 +354,11 @@ static attn_status init(attn_context *c, const attn_options *o, attn_error *erro
 
 static attn_status check_flags(const attn_options *o, attn_error *error)
 {
-    if (!(o->flags & ~ATTN_OPEN_IGNORE_ENV)) return ATTN_OK;
+    const uint32_t known = ATTN_OPEN_IGNORE_ENV | ATTN_OPEN_ONE_LLM;
+    if (!(o->flags & ~known)) return ATTN_OK;
     return attn_fail(error, ATTN_KIND_INVALID_VALUE,
-                     "attn_options.flags is 0x%x; the only flag is ATTN_OPEN_IGNORE_ENV", o->flags);
+                     "attn_options.flags is 0x%x; its bits are ATTN_OPEN_IGNORE_ENV and ATTN_OPEN_ONE_LLM",
+                     o->flags);
 }
 
 static attn_status check_allocator(const attn_allocator *allocator, attn_error *error)

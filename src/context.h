@@ -83,6 +83,8 @@ struct attn_context {
     bool remarked; /* what is odd about the machine was said */
     bool geometry_warned;
     _Atomic int64_t forward_states; /* that calls built */
+    bool one_llm;                   /* layers of domain llm share one backend */
+    const attn_backend *first_llm;  /* of the first of them, under log_lock; NULL: none yet */
     bool obsolete;                  /* a variable of older releases is set, and that was not said yet */
     bool pool_held;
 };
@@ -114,6 +116,10 @@ void attn_context_log(const attn_context *context, int32_t level, const char *fo
 /* attn.c: says a selection once a (role, category, backend, source). */
 void attn_log_selection(attn_context *context, const char *role, const char *category,
                         const attn_choice *choice);
+
+/* attn.c: refuses a second backend of domain llm where the context wants one. */
+attn_status attn_check_mix(attn_context *context, const char *role, int64_t head_size,
+                           const attn_backend *backend, attn_error *error);
 
 /* forward.c: sets params and forward of a call whose implementation consumes them. Fails like
  * attn_consumer_build. */

@@ -196,6 +196,7 @@ static attn_status resolve(attn_context *c, const attn_query *q, const attn_ques
                         .sink = sink,
                         .user = user};
     ATTN_TRY(choose(c, &court, q, question, &choice, error));
+    ATTN_TRY(attn_check_mix(c, role, q->head_size, choice.backend, error));
     fill(&choice, &r);
     ATTN_TRY(hand_over(&choice, &r, error));
     attn_give_struct(resolution, &r, sizeof r);

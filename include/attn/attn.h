@@ -167,7 +167,8 @@ extern "C" {
     X(BATCH_INVARIANT, 8, "batch_invariant", "results must not depend on batch mates")                       \
     X(CHUNKED_PREFILL, 9, "chunked_prefill", "prompts are prefilled in chunks")                              \
     X(PREFIX_CACHING, 10, "prefix_caching", "prompts share cached prefixes")                                 \
-    X(FLOAT32_STATE, 11, "float32_state", "a hybrid model whose state cache is float32")
+    X(FLOAT32_STATE, 11, "float32_state", "a hybrid model whose state cache is float32")                     \
+    X(VISION_ENCODER, 12, "vision_encoder", "the encoder of pictures, which has a list of its own on CUDA")
 
 /* Element types. X(NAME, value, text, DLPack code, bits). Values are fixed for ever. */
 #define ATTN_DTYPE_LIST(X)                                                                                   \
@@ -637,6 +638,9 @@ typedef struct attn_options {
     const char *vision_backend; /* domain vision, as the flag --mm-attention-backend; NULL: none */
 } attn_options;
 #define ATTN_OPEN_IGNORE_ENV 1u /* read no environment variable */
+#define ATTN_OPEN_ONE_LLM                                                                                    \
+    2u /* layers (and questions to attn_resolve) of domain llm that would get another                        \
+          backend than the first are refused: a mix in one model can diverge numerically */
 
 /* Opens a context: finds the platform, loads modules (a module that fails is kept as a refused row and
  * never an error here), parses the configuration. Fails: syntax, unknown_or_missing_key, invalid_type,

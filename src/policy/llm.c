@@ -11,7 +11,8 @@ typedef struct walk {
     const attn_problem *problem;
     attn_llm_case q;
     attn_choice *choice;
-    int named; /* -1: nobody named a backend */
+    int named;         /* -1: nobody named a backend */
+    uint64_t encoders; /* a vision encoder on a described CUDA device: the names of its list, as bits */
 } walk;
 
 /* ---- judging one candidate ---------------------------------------------------------------------- */
@@ -71,8 +72,22 @@ static void tell_candidate(const walk *w, const attn_llm_candidate *c, int rank)
 /* A slot is nothing until an implementation serves it. */
 static bool is_registered(const walk *w, int name)
 {
-    return attn_llm_names[name].kind != ATTN_LLM_SLOT ||
+    return attn_llm_names[name].kind != ATTN_LLM_SLOT || w->encoders >> name & 1 ||
            attn_registry_served(w->court->registry, &attn_llm_backends[name]);
+}
+
+/* Code of this machine that does more than its name promises elsewhere; told, since a move to another machine
+ * would lose it. */
+static void tell_beyond(const walk *w, const attn_llm_candidate *c)
+{
+    attn_llm_reasons beyond = {.count = 0};
+    char text[200];
+    if (!w->court->sink || !c->slot || c->reasons.count) return;
+    attn_llm_check(w->court->facts, &w->q, c->name, &beyond);
+    for (int i = 0; i < beyond.count; i++) {
+        snprintf(text, sizeof text, "the table has: %s", beyond.list[i].text);
+        attn_policy_tell(w->court, ATTN_TRACE_NOTE, attn_llm_names[c->name].name, c->slot->impl.name, text);
+    }
 }
 
 static void judge(const walk *w, attn_llm_candidate *c, int rank)
@@ -86,6 +101,7 @@ static void judge(const walk *w, attn_llm_candidate *c, int rank)
     else
         judge_described(w, c);
     tell_candidate(w, c, rank);
+    tell_beyond(w, c);
 }
 
 /* Names that are no candidates of this question, for the whole picture. */
@@ -194,6 +210,25 @@ static attn_status obey(walk *w, attn_error *error)
     judge(w, &c, 1);
     judge_rest(w, &list);
     return c.reasons.count ? refuse_named(w, &c, error) : take(w, &c, "chosen by name");
+}
+
+/* A vision encoder on CUDA takes any name of its own list, and none besides. */
+static attn_status obey_encoder(walk *w, attn_error *error)
+{
+    char names[160] = "";
+    attn_llm_candidate c = {.name = w->named};
+    if (w->encoders >> w->named & 1) {
+        tell_candidate(w, &c, 1);
+        return take(w, &c, "chosen by name, out of the list of vision encoders");
+    }
+    for (int i = 0; i < ATTN_LLM_NAMES; i++) {
+        size_t used = strlen(names);
+        if (w->encoders >> i & 1)
+            snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", attn_llm_names[i].name);
+    }
+    return attn_fail(error, ATTN_KIND_BACKEND_NOT_AVAILABLE_ON_PLATFORM,
+                     "%s, named by %s, is no backend of vision encoders on %s; there are %s",
+                     attn_llm_names[w->named].name, w->choice->source, w->court->facts->platform, names);
 }
 
 static attn_status refuse_all(const walk *w, const attn_llm_list *list, attn_error *error)
@@ -308,6 +343,12 @@ static void start(walk *w, const attn_question *question)
     w->choice->explicit_choice = w->named >= 0;
     snprintf(w->choice->source, sizeof w->choice->source, "%s", s->source);
     w->court->source = w->choice->source;
+    if (!ATTN_LLM_HAS(&w->q, VISION_ENCODER) || w->court->facts->live ||
+        strcmp(w->court->facts->platform, "cuda"))
+        return;
+    attn_llm_list list;
+    attn_llm_candidates(w->court->facts, &w->q, -1, &list);
+    for (int i = 0; i < list.count; i++) w->encoders |= (uint64_t)1 << list.item[i].name;
 }
 
 attn_status attn_policy_llm(attn_court *court, const attn_config *config, const attn_question *question,
@@ -320,9 +361,12 @@ attn_status attn_policy_llm(attn_court *court, const attn_config *config, const 
                                  : "the user named a backend");
     const attn_llm_platform *platform = attn_llm_platform_of(court->facts);
     bool validated = court->facts->live || platform->rule == ATTN_LLM_VALIDATED;
-    ATTN_TRY(!validated    ? take_fixed(&w, platform, error)
-             : w.named < 0 ? choose(&w, error)
-                           : obey(&w, error));
+    if (!validated)
+        ATTN_TRY(take_fixed(&w, platform, error));
+    else if (w.named < 0)
+        ATTN_TRY(choose(&w, error));
+    else
+        ATTN_TRY(w.encoders ? obey_encoder(&w, error) : obey(&w, error));
     attn_policy_tell(court, ATTN_TRACE_CHOICE, choice->backend->name,
                      choice->slot ? choice->slot->impl.name : NULL, choice->reason);
     if (*choice->warning) attn_policy_tell(court, ATTN_TRACE_NOTE, NULL, NULL, choice->warning);

@@ -41,24 +41,39 @@ static bool ten(const view *v)
     return v->f->has_capability && v->f->major == 10;
 }
 
+static bool encoder(const view *v)
+{
+    return ATTN_LLM_HAS(v->q, VISION_ENCODER);
+}
+
 static bool scope_STANDARD_10(const view *v)
 {
-    return !mla(v) && ten(v);
+    return !encoder(v) && !mla(v) && ten(v);
 }
 
 static bool scope_STANDARD_OTHER(const view *v)
 {
-    return !mla(v) && !ten(v);
+    return !encoder(v) && !mla(v) && !ten(v);
 }
 
 static bool scope_MLA_10(const view *v)
 {
-    return mla(v) && ten(v);
+    return !encoder(v) && mla(v) && ten(v);
 }
 
 static bool scope_MLA_OTHER(const view *v)
 {
-    return mla(v) && !ten(v);
+    return !encoder(v) && mla(v) && !ten(v);
+}
+
+static bool scope_ENCODER_80(const view *v)
+{
+    return encoder(v) && v->f->has_capability && v->f->major >= 8;
+}
+
+static bool scope_ENCODER_BELOW(const view *v)
+{
+    return encoder(v) && !scope_ENCODER_80(v);
 }
 
 static bool scope_SPARSE(const view *v)

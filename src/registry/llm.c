@@ -237,8 +237,10 @@ static const struct check {
     int (*holds)(const witness *w);
     attn_kind kind;
     const char *reason[2];
+    bool of_encoders;
 } checks[] = {
-#define X(check, kind, reason, reverse) {check_##check, ATTN_KIND_##kind, {reason, reverse}},
+#define X(check, kind, reason, reverse, of_encoders)                                                         \
+    {check_##check, ATTN_KIND_##kind, {reason, reverse}, of_encoders},
 #include "registry/llm_checks.def"
 #undef X
 };
@@ -296,6 +298,7 @@ void attn_llm_check(const attn_facts *facts, const attn_llm_case *q, int name, a
     witness w = {facts, q, attn_llm_active_row(facts, q, name), &attn_llm_names[name]};
     if (!w.row) return;
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
+        if (ATTN_LLM_HAS(q, VISION_ENCODER) && !checks[i].of_encoders) continue;
         int found = checks[i].holds(&w);
         if (!found) continue;
         const char *words = checks[i].reason[found - 1], *at = strstr(words, "%s");

@@ -103,6 +103,9 @@ def compare_priorities(rows, data):
     for entry in rocm["standard"]:
         name, _, condition = entry.partition(" ")
         compare("rocm condition of " + name, conditions.get(name), condition.strip("()") or "-")
+    compare("vision encoders", lists.get(("cuda", "vision encoder, SM 8.0 and up")), outside["vit_cuda_sm80_and_up"])
+    compare("vision encoders below 8.0", lists.get(("cuda", "vision encoder, below SM 8.0")),
+            outside["vit_cuda_below_sm80"])
     compare("cpu", lists.get(("cpu", "all")), outside["cpu"])
     compare("xpu sparse", lists.get(("xpu", "sparse")), outside["xpu"]["sparse"])
     compare("xpu MLA", lists.get(("xpu", "MLA")), outside["xpu"]["mla"])

@@ -442,6 +442,50 @@ static void combinations(void **state)
     holds(a.error, "['dtype not supported', 'qk_nope_head_dim 96 not supported");
 }
 
+/* Layers of one model that would get different backends: allowed, unless the context refuses a mix. */
+static void a_mix_is_refused_on_request(void **state)
+{
+    (void)state;
+    for (int strict = 0; strict < 2; strict++) {
+        attn_facts *facts = NULL;
+        attn_context *context = NULL;
+        attn_error error = ATTN_ERROR_INIT;
+        attn_resolution r = {.size = sizeof r};
+        attn_llm_query llm = {.size = sizeof llm}, odd = {.size = sizeof odd, .block_size = 8};
+        attn_query q = {.size = sizeof q, .domain = ATTN_DOMAIN_LLM, .llm = &llm, .head_size = 128},
+                   other = q;
+        other.llm = &odd;
+        assert_int_equal(attn_facts_parse(CUDA("9.0"), &facts, NULL), 0);
+        attn_options o = {.size = sizeof o,
+                          .flags = ATTN_OPEN_IGNORE_ENV | (strict ? ATTN_OPEN_ONE_LLM : 0),
+                          .module_path = "",
+                          .facts = facts};
+        assert_int_equal(attn_open(&o, &context, NULL), 0);
+        assert_int_equal(attn_resolve(context, &q, &r, NULL, NULL, &error), 0);
+        assert_int_equal(attn_resolve(context, &other, &r, NULL, NULL, &error) != 0, strict);
+        if (strict) holds(error.text, "FLEX_ATTENTION while the first of this context got FLASH_ATTN");
+        assert_int_equal(attn_resolve(context, &q, &r, NULL, NULL, &error), 0);
+        attn_close(context);
+        attn_facts_free(facts);
+    }
+}
+
+static void vision_encoders_have_a_list(void **state)
+{
+    (void)state;
+    attn_llm_query q = {.flags = ATTN_LLM_FLAG(VISION_ENCODER), .attn_type = ATTN_LLM_ENCODER_ONLY};
+    assert_string_equal(ask(CUDA("8.0"), NULL, q, 72, ATTN_BF16).backend, "FLASH_ATTN");
+    assert_string_equal(ask(CUDA("8.0"), NULL, q, 72, ATTN_F32).backend, "TRITON_ATTN");
+    assert_string_equal(ask(CUDA("7.5"), NULL, q, 72, ATTN_F16).backend, "TORCH_SDPA");
+    assert_string_equal(ask(CUDA("7.5"), WORDS("attention-backend", "FLASHINFER"), q, 72, ATTN_F16).backend,
+                        "FLASHINFER");
+    asked a = ask(CUDA("9.0"), WORDS("attention-backend", "FLEX_ATTENTION"), q, 72, ATTN_BF16);
+    assert_int_equal(a.kind, ATTN_KIND_BACKEND_NOT_AVAILABLE_ON_PLATFORM);
+    holds(a.error, "TORCH_SDPA");
+    assert_int_equal(ask(CUDA("9.0"), WORDS("attention-backend", "CUSTOM"), q, 72, ATTN_BF16).kind,
+                     ATTN_KIND_BACKEND_NOT_AVAILABLE_ON_PLATFORM);
+}
+
 /* ---- on this machine ---------------------------------------------------------------------------- */
 
 static void live_cpu_obeys_or_refuses(void **state)
@@ -489,6 +533,8 @@ int main(void)
                                        cmocka_unit_test(xpu_as_described),
                                        cmocka_unit_test(questions_are_checked),
                                        cmocka_unit_test(combinations),
+                                       cmocka_unit_test(a_mix_is_refused_on_request),
+                                       cmocka_unit_test(vision_encoders_have_a_list),
                                        cmocka_unit_test(live_cpu_obeys_or_refuses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
