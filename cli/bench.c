@@ -35,7 +35,8 @@ static attn_status add_problem(struct plan *plan, const struct bench_shape *shap
         if (problem.out_dtype == problem.dtype) problem.out_dtype = attn_dtype_from_name(values->dtype);
         problem.dtype = attn_dtype_from_name(values->dtype);
     }
-    if (scale == 0) scale = shape ? bench_scale_for(&problem) : 1;
+    /* A device has no need of shorter sequences. */
+    if (scale == 0) scale = shape && !values->context.device ? bench_scale_for(&problem) : 1;
     bench_scale(&problem, scale);
     if (problem_validate(&problem, error)) return error->status;
     items[plan->count++] = (struct bench_result){.shape = shape, .scale = scale, .problem = problem};
@@ -91,8 +92,12 @@ static attn_status make_plan(struct plan *plan, const struct values *values, cha
 
 static attn_status open_setup(struct bench_setup *setup, const struct values *values, attn_error *error)
 {
-    attn_status status = contenders_open(&setup->set, &values->context, &values->backends, error);
-    return status ? status : bench_begin(setup, (int)values->rounds, error);
+    DLDevice device;
+    attn_status status = context_device(values->context.device, &device, error);
+    if (!status) status = contenders_open(&setup->set, &values->context, &values->backends, error);
+    if (status) return status;
+    return device.device_type == kDLCPU ? bench_begin(setup, (int)values->rounds, error)
+                                        : bench_begin_device(setup, device, (int)values->rounds, error);
 }
 
 /* ---- the run ------------------------------------------------------------------------------------ */
@@ -126,14 +131,14 @@ static int run_plan(struct bench_setup *setup, struct plan *plan, const struct v
     attn_error error = ATTN_ERROR_INIT;
     size_t measured = 0;
     int code = CLI_OK, printed = CLI_OK;
-    if (ceiling_valid(setup->ceiling) && measure_all(setup, plan, &measured, &error))
-        code = report_failure(&error);
+    int valid = !setup->ceiling || ceiling_valid(setup->ceiling);
+    if (valid && measure_all(setup, plan, &measured, &error)) code = report_failure(&error);
     /* What was measured before a failure or an interrupt is still worth having. */
     if (values->json)
         printed = bench_print_json(setup, plan->items, measured, code == CLI_OK ? NULL : &error);
     else if (measured || code == CLI_OK)
         bench_print(setup, plan->items, measured, values->markdown ? REPORT_MARKDOWN : REPORT_TABLE, line);
-    if (!ceiling_valid(setup->ceiling)) {
+    if (!valid) {
         bench_print_void(setup->ceiling);
         return CLI_FAILED_CHECK;
     }
@@ -184,9 +189,11 @@ static const struct option_row rows[] = {
     OPTION_ROW_FLAG(struct values, all, "all", "a", "every row of the shapes, not only the usual ones"),
     OPTION_ROW_TEXTS(struct values, backends, "backends", NULL, "NAME,...",
                      "backends to compare (default: all that have code here)"),
+    OPTION_ROW_TEXT(struct values, context.device, "device", NULL, "NAME",
+                    "device to measure: cpu (default), cuda, cuda:1, ..."),
     OPTION_ROW_REAL(struct values, scale, "scale", "s", "X",
                     "divides sequence lengths above 512 by X (default: models by what leaves about\n"
-                    "8 GFLOP, problems of the command line by 1)",
+                    "8 GFLOP, problems of the command line and those on a device by 1)",
                     1, 1e6),
     OPTION_ROW_TEXT(struct values, dtype, "dtype", NULL, "NAME", "element type instead of the problems' own"),
     OPTION_ROW_INT(struct values, rounds, "rounds", "r", "N", "rounds to take the median of (default: 7)", 1,
@@ -208,12 +215,17 @@ const struct cli_command command_bench = {
         "the\n"
         "same rounds, what this machine can do at most: multiply-add rate, clock and memory bandwidth. One\n"
         "thread is timed by its CPU clock, more by wall time. FLOP = " BENCH_FLOP_TEXT ".\n"
+        "With --device the device's own clock counts, inputs change so that its cache holds none, and beside "
+        "the\n"
+        "sustained time stands that of the first calls after a rest; the ceiling is its matrix units' "
+        "alone.\n"
         "When the loop that measures the ceiling is itself too slow for a core, the run is void: exit status "
         "1.",
     .examples = "  attn bench\n"
                 "  attn bench --threads 1 b1h12s1024d128:f32\n"
                 "  attn bench --model wan --scale 8\n"
                 "  attn bench --all --markdown > result.md\n"
+                "  attn bench --device cuda --model wan --markdown > result.md\n"
                 "  attn bench --backends FLASH_ATTN b1h24s512-4096*2d64,128:bf16 --json\n",
     .options = rows,
     .operands_max = 1024,

@@ -24,7 +24,9 @@ struct bench_candidate {
     int rounds;        /* samples kept */
     double wall[BENCH_ROUNDS_MAX], cpu[BENCH_ROUNDS_MAX]; /* seconds a call */
     double wall_median, cpu_median;
-    double seconds; /* the median that counts: thread CPU time for one thread, else wall time */
+    double seconds; /* the median that counts: thread CPU time for one thread, else wall time; a device's: its
+                       own */
+    double burst;   /* on a device: after a rest; 0: none */
 };
 
 /* One problem. */
@@ -33,6 +35,7 @@ struct bench_result {
     double scale;
     struct problem problem;
     double flop, bytes;
+    double burst_rate;           /* a device's matrix units after a rest; 0: not known */
     double flop_rate, read_rate; /* ceilings in this problem's rounds, a second; 0: not known, not counted */
     double bound;                /* seconds that the ceilings allow; 0: not known */
     int bound_by_memory;
@@ -48,7 +51,10 @@ struct bench_setup {
     int threads;
     int rounds;
     size_t cache_bytes;
-    ceiling *ceiling;
+    ceiling *ceiling; /* NULL on a device, which is measured with each problem */
+    DLDevice device;
+    char device_name[128];
+    int64_t memory_free; /* of the device */
     struct report_progress progress;
     int64_t done; /* problems */
 };
@@ -56,12 +62,17 @@ struct bench_setup {
 /* Prepares to measure what setup->set holds: threads, caches, the machine's ceilings. Ended by bench_end,
  * which closes the set too, also after a failure. Fails: out_of_memory. */
 attn_status bench_begin(struct bench_setup *setup, int rounds, attn_error *error);
+/* The same for a device: its name, cache and memory in place of the host's. Fails as attn_device_get_limits.
+ */
+attn_status bench_begin_device(struct bench_setup *setup, DLDevice device, int rounds, attn_error *error);
 void bench_end(struct bench_setup *setup);
 
 /* Measures every backend on result->problem, round by round, the machine's ceilings among them. A backend
  * that refuses keeps its error; ATTN_OK then too. Fails: out_of_memory, cancelled, and what is wrong with the
  * request. */
 attn_status bench_measure(struct bench_setup *setup, struct bench_result *result, attn_error *error);
+/* bench_device.c: the same on setup->device; called by bench_measure. */
+attn_status bench_measure_device(struct bench_setup *setup, struct bench_result *result, attn_error *error);
 void bench_result_free(struct bench_result *result);
 
 /* Smallest of the candidates' times; 0 when none ran. */

@@ -273,8 +273,6 @@ void bench_result_free(struct bench_result *result)
 attn_status bench_measure(struct bench_setup *setup, struct bench_result *result, attn_error *error)
 {
     struct generated generated;
-    int row = ceiling_row(setup->ceiling, result->problem.dtype);
-    int from_flop = row < 0 ? 0 : setup->ceiling->wall[row].count, from_read = setup->ceiling->read.count;
     attn_status status;
     result->flop = bench_flop(&result->problem);
     result->bytes = bench_bytes(&result->problem);
@@ -286,6 +284,9 @@ attn_status bench_measure(struct bench_setup *setup, struct bench_result *result
         refuse_all(setup, result, error);
         return ATTN_OK;
     }
+    if (!setup->ceiling) return bench_measure_device(setup, result, error);
+    int row = ceiling_row(setup->ceiling, result->problem.dtype);
+    int from_flop = row < 0 ? 0 : setup->ceiling->wall[row].count, from_read = setup->ceiling->read.count;
     status = generate(&result->problem, &generated, error);
     if (status) return status;
     status = open_layers(setup, result, &generated.layer, error);

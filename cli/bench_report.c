@@ -9,6 +9,7 @@
 
 static const char *clock_text(const struct bench_setup *setup)
 {
+    if (!setup->ceiling) return "the device's clock";
     return setup->threads == 1 ? "thread CPU time" : "wall time";
 }
 
@@ -100,7 +101,7 @@ static void number_cells(struct report_table *table, const struct bench_result *
     if (c->rounds == 0) {
         report_cell(table, "%s", c->error.kind ? attn_kind_name(c->error.kind) : "not measured");
         report_cell_style(table, REPORT_FAINT);
-        blank_cells(table, 4);
+        blank_cells(table, 5);
         return;
     }
     report_cell(table, "%.3f", 1e3 * c->seconds);
@@ -110,15 +111,19 @@ static void number_cells(struct report_table *table, const struct bench_result *
     else
         report_cell(table, "-");
     report_cell(table, "%s", r->bound <= 0 ? "-" : r->bound_by_memory ? "memory" : "compute");
+    if (c->burst > 0)
+        report_cell(table, "%.3f", 1e3 * c->burst);
+    else
+        report_cell(table, "-");
     report_cell(table, "%.2f", c->seconds / best);
     if (c->seconds <= best) report_cell_style(table, REPORT_GOOD);
 }
 
 static void print_results(const struct bench_result *results, size_t count, enum report_format format)
 {
-    static const char *const headings[] = {"model",           "problem",  "backend",       "implementation",
-                                           ">median ms",      ">GFLOP/s", ">% of ceiling", "ceiling",
-                                           ">times the best", NULL};
+    static const char *const headings[] = {
+        "model",         "problem", "backend",   "implementation",  ">median ms", ">GFLOP/s",
+        ">% of ceiling", "ceiling", ">burst ms", ">times the best", NULL};
     struct report_table *table = report_table_new(headings);
     for (size_t i = 0; table && i < count; i++)
         for (size_t j = 0; j < results[i].count; j++) {
@@ -144,6 +149,45 @@ static void print_refusals(const struct bench_result *results, size_t count)
                 printf("refused: %s on %s: %s\n", results[i].candidates[j].backend,
                        problem_format(&results[i].problem, text, sizeof text),
                        results[i].candidates[j].error.text);
+}
+
+static void print_device_notes(const struct bench_setup *setup, enum report_format format)
+{
+    const char *item = format == REPORT_MARKDOWN ? "- " : "", *more = format == REPORT_MARKDOWN ? "  " : "";
+    printf("%sFLOP = %s.\n", item, BENCH_FLOP_TEXT);
+    printf("%sTimes are medians of %d rounds under load, by %s; backends and the ceiling take turns in each "
+           "round.\n"
+           "%sburst: the first calls after a rest of 0.4 s.\n",
+           item, setup->rounds, clock_text(setup), more);
+    printf(
+        "%sThe ceiling is what the matrix units do in the same rounds when nothing else is asked of them.\n"
+        "%sInputs change between calls so that the cache (%zu MiB) holds none of them.\n",
+        item, more, setup->cache_bytes >> 20);
+}
+
+static void rate_cell(struct report_table *table, double rate)
+{
+    if (rate > 0)
+        report_cell(table, "%.0f", 1e-12 * rate);
+    else
+        report_cell(table, "-");
+}
+
+/* What the matrix units reached with each problem. */
+static void print_device_ceilings(const struct bench_result *results, size_t count, enum report_format format)
+{
+    static const char *const headings[] = {"problem", "dtype", ">sustained TFLOP/s", ">burst TFLOP/s", NULL};
+    const char *quote = format == REPORT_MARKDOWN ? "`" : "";
+    char text[PROBLEM_TEXT_BYTES];
+    struct report_table *table = report_table_new(headings);
+    for (size_t i = 0; table && i < count; i++) {
+        report_cell(table, "%s%s%s", quote, problem_format(&results[i].problem, text, sizeof text), quote);
+        report_cell(table, "%s", attn_dtype_name(results[i].problem.dtype));
+        rate_cell(table, results[i].flop_rate);
+        rate_cell(table, results[i].burst_rate);
+    }
+    if (table) report_table_print(stdout, table, format);
+    report_table_free(table);
 }
 
 static void print_notes(const struct bench_setup *setup, const struct bench_result *results, size_t count,
@@ -174,16 +218,24 @@ void bench_print(const struct bench_setup *setup, const struct bench_result *res
     attn_context_info info = {.size = sizeof info};
     attn_context_get_info(setup->set.contexts[0], &info);
     if (format == REPORT_MARKDOWN) printf("# attn bench\n\n    %s\n\n", command_line);
-    printf("libattn %s on %s, kernels: %s, %d thread%s\n\n", attn_version(), info.cpu, info.isa,
-           setup->threads, setup->threads == 1 ? "" : "s");
-    print_ceilings(setup, format);
+    if (setup->ceiling) {
+        printf("libattn %s on %s, kernels: %s, %d thread%s\n\n", attn_version(), info.cpu, info.isa,
+               setup->threads, setup->threads == 1 ? "" : "s");
+        print_ceilings(setup, format);
+    } else {
+        printf("libattn %s on %s\n\n", attn_version(), setup->device_name);
+        print_device_ceilings(results, count, format);
+    }
     printf("\n");
     if (count) {
         print_results(results, count, format);
         printf("\n");
         print_refusals(results, count);
     }
-    print_notes(setup, results, count, format);
+    if (setup->ceiling)
+        print_notes(setup, results, count, format);
+    else
+        print_device_notes(setup, format);
 }
 
 /* ---- JSON --------------------------------------------------------------------------------------- */
@@ -213,7 +265,8 @@ static json_t *candidate_json(const struct bench_result *r, const struct bench_c
         double best = bench_best(r);
         json_object_set_new(object, "seconds", report_real(c->seconds));
         json_object_set_new(object, "wall_seconds", report_real(c->wall_median));
-        json_object_set_new(object, "cpu_seconds", report_real(c->cpu_median));
+        json_object_set_new(object, "cpu_seconds", c->burst > 0 ? json_null() : report_real(c->cpu_median));
+        json_object_set_new(object, "burst_seconds", c->burst > 0 ? report_real(c->burst) : json_null());
         json_object_set_new(object, "gflops", report_real(1e-9 * r->flop / c->seconds));
         json_object_set_new(object, "gbytes_per_second", report_real(1e-9 * r->bytes / c->seconds));
         json_object_set_new(object, "share_of_ceiling",
@@ -230,7 +283,7 @@ static json_t *result_json(const struct bench_result *r)
     json_t *candidates = json_array();
     for (size_t i = 0; i < r->count; i++)
         json_array_append_new(candidates, candidate_json(r, &r->candidates[i]));
-    return json_pack("{s:s, s:s?, s:s?, s:s?, s:o, s:o, s:o, s:s, s:i, s:i, s:o}", "problem",
+    return json_pack("{s:s, s:s?, s:s?, s:s?, s:o, s:o, s:o, s:s, s:i, s:i, s:o, s:o, s:o}", "problem",
                      problem_format(&r->problem, text, sizeof text), "model",
                      r->shape ? r->shape->model : NULL, "site", r->shape ? r->shape->site : NULL, "source",
                      r->shape ? r->shape->source : NULL, "scale", report_real(r->scale), "flop",
@@ -239,7 +292,8 @@ static json_t *result_json(const struct bench_result *r)
                      : r->bound_by_memory ? "memory"
                                           : "compute",
                      "disturbed_rounds", r->disturbed, "disturbed_rounds_kept", r->disturbed_kept,
-                     "candidates", candidates);
+                     "ceiling_flop_per_second", report_real(r->flop_rate), "burst_ceiling_flop_per_second",
+                     report_real(r->burst_rate), "candidates", candidates);
 }
 
 int bench_print_json(const struct bench_setup *setup, const struct bench_result *results, size_t count,
@@ -250,12 +304,17 @@ int bench_print_json(const struct bench_setup *setup, const struct bench_result 
     json_t *list = json_array();
     attn_context_get_info(setup->set.contexts[0], &info);
     for (size_t i = 0; i < count; i++) json_array_append_new(list, result_json(&results[i]));
-    json_t *object = json_pack(
-        "{s:s, s:s, s:s, s:i, s:i, s:s, s:s, s:b, s:o, s:o, s:o, s:o}", "version", attn_version(), "cpu",
-        info.cpu, "isa", info.isa, "threads", setup->threads, "rounds", setup->rounds, "clock",
-        clock_text(setup), "flop_formula", BENCH_FLOP_TEXT, "valid", ceiling_valid(c), "ceilings",
-        ceilings_json(setup), "core_ghz", report_real(1e-9 * ceiling_median(&c->clock, 0)),
-        "read_gbytes_per_second", report_real(1e-9 * read_rate(setup)), "results", list);
+    json_t *object = json_pack("{s:s, s:s, s:s, s:i, s:i, s:s, s:s, s:o}", "version", attn_version(), "cpu",
+                               info.cpu, "isa", info.isa, "threads", setup->threads, "rounds", setup->rounds,
+                               "clock", clock_text(setup), "flop_formula", BENCH_FLOP_TEXT, "results", list);
+    if (object && !c)
+        json_object_set_new(object, "device", json_string(setup->device_name));
+    else if (object)
+        json_object_update_new(object,
+                               json_pack("{s:b, s:o, s:o, s:o}", "valid", ceiling_valid(c), "ceilings",
+                                         ceilings_json(setup), "core_ghz",
+                                         report_real(1e-9 * ceiling_median(&c->clock, 0)),
+                                         "read_gbytes_per_second", report_real(1e-9 * read_rate(setup))));
     report_json_error(object, error);
     return report_json(object);
 }

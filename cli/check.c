@@ -11,12 +11,13 @@
 #include "check_lanes.h"
 #include "cli.h"
 #include "generate.h"
+#include "mirror.h"
 #include "report.h"
 
 #define RANDOM_PROBLEMS 300
 
 struct values {
-    const char *backend, *isa, *module_path;
+    const char *backend, *isa, *module_path, *device;
     struct option_texts problems;
     int64_t seed;
     int quick, json, verbose;
@@ -31,6 +32,8 @@ static const struct option_row rows[] = {
     OPTION_ROW_TEXT(struct values, backend, "backend", "b", "NAME", "only implementations of this backend"),
     OPTION_ROW_TEXT(struct values, isa, "isa", NULL, "NAME",
                     "only this kernel set (and scalar, to compare it with)"),
+    OPTION_ROW_TEXT(struct values, device, "device", NULL, "NAME",
+                    "implementations of this device instead: cuda, cuda:1, ..."),
     OPTION_ROW_TEXT(struct values, module_path, "module-path", NULL, "PATHS",
                     "colon-separated module files and folders; \"\": none"),
     OPTION_ROW_FLAG(struct values, verbose, "verbose", "v", "prints every refusal"),
@@ -57,13 +60,26 @@ struct exact {
     attn_dtype dtype; /* of the problem itself */
 };
 
-static attn_status forward(attn_context *context, const struct generated *call, attn_error *error)
+static attn_status forward_there(attn_context *context, DLDevice device, attn_layer *layer,
+                                 const attn_args *args, attn_error *error)
+{
+    struct mirror mirror;
+    if (mirror_is_host(device)) return attn_forward(layer, args, error);
+    attn_status status = mirror_make(&mirror, context, device, args, error);
+    if (!status) status = attn_forward(layer, &mirror.args, error);
+    if (!status) status = mirror_fetch(&mirror, error);
+    mirror_free(&mirror);
+    return status;
+}
+
+static attn_status forward(attn_context *context, DLDevice device, const struct generated *call,
+                           attn_error *error)
 {
     attn_layer *layer = NULL;
     attn_layer_options options = call->layer;
-    options.device = (DLDevice){kDLCPU, 0};
+    options.device = device;
     attn_status status = attn_layer_open(context, &options, &layer, error);
-    if (!status) status = attn_forward(layer, &call->args, error);
+    if (!status) status = forward_there(context, device, layer, &call->args, error);
     attn_layer_close(layer);
     return status;
 }
@@ -80,7 +96,7 @@ static attn_status find_exact(struct run *run, const struct problem *problem, st
     memset(exact, 0, sizeof *exact);
     exact->dtype = problem->dtype;
     attn_status status = generate(&wide, &exact->call, error);
-    if (!status) status = forward(run->lanes.reference, &exact->call, error);
+    if (!status) status = forward(run->lanes.reference, (DLDevice){kDLCPU, 0}, &exact->call, error);
     if (!status) status = outcome_read(&exact->call.args, &exact->outcome, error);
     if (!status)
         status = check_bound_of(&exact->call, &exact->outcome, problem->out_dtype, &exact->bound, error);
@@ -106,7 +122,10 @@ static attn_status judge(const struct run *run, struct check_lane *lane, const s
 {
     const struct check_lane *base = &run->lanes.items[lane->base];
     struct check_bound bound = exact->bound;
-    if (rounds_weights(lane, exact)) bound = check_bound_bf16_weights(&bound, exact->outcome.out_count);
+    if (!mirror_is_host(lane->device))
+        bound = check_bound_device(&bound, exact->dtype, exact->outcome.out_count);
+    else if (rounds_weights(lane, exact))
+        bound = check_bound_bf16_weights(&bound, exact->outcome.out_count);
     attn_status status = check_against(&lane->outcome, &exact->outcome, &bound, &lane->share, error);
     if (status || lane->rule == CHECK_EXACT || !base->outcome.out) return status;
     if (lane->rule == CHECK_SCALAR)
@@ -119,7 +138,7 @@ static attn_status run_lane(struct run *run, struct check_lane *lane, struct gen
                             const struct exact *exact, attn_error *error)
 {
     generate_reset(call);
-    attn_status status = forward(lane->context, call, error);
+    attn_status status = forward(lane->context, lane->device, call, error);
     if (!status) status = generate_verify(call, error);
     if (!status) status = outcome_read(&call->args, &lane->outcome, error);
     return status ? status : judge(run, lane, exact, error);
@@ -144,18 +163,23 @@ static void note_failure(struct run *run, struct check_lane *lane, const char *p
     }
     printf("%sFAIL%s %s\n", report_begin(stdout, REPORT_BAD), report_end(stdout), problem);
     if (lane)
-        printf("     %s (%s), %s, threads %d: %s: %s\n     attn check --problem %s --backend %s --isa %s\n",
+        printf("     %s (%s), %s, threads %d: %s: %s\n     attn check --problem %s --backend %s --%s %s\n",
                lane->implementation, lane->backend, lane->isa, lane->threads, attn_kind_name(error->kind),
-               error->text, problem, lane->backend, lane->isa);
+               error->text, problem, lane->backend, mirror_is_host(lane->device) ? "isa" : "device",
+               lane->isa);
     else
         printf("     %s: %s\n", attn_kind_name(error->kind), error->text);
     fflush(stdout);
 }
 
-/* A refusal is the right of every implementation but the reference, whose promise is to serve everything. */
-static int is_skip(const struct check_lane *lane, const attn_error *error)
+/* A refusal is the right of every implementation but the host's reference, whose promise is to serve
+ * everything. */
+static int is_skip(const struct check_lane *lane, const struct generated *call, const attn_error *error)
 {
-    return attn_kind_exit(error->kind) == CLI_REFUSED && strcmp(lane->backend, CHECK_REFERENCE) != 0;
+    /* Rows that lie far apart are memory in earnest on a device. */
+    if (call->problem.layout == PROBLEM_HUGE && error->kind == ATTN_KIND_OUT_OF_MEMORY) return 1;
+    return attn_kind_exit(error->kind) == CLI_REFUSED &&
+           (!mirror_is_host(lane->device) || strcmp(lane->backend, CHECK_REFERENCE) != 0);
 }
 
 static void note_skip(struct run *run, struct check_lane *lane, const char *problem, const attn_error *error)
@@ -172,13 +196,20 @@ static void check_lane(struct run *run, struct check_lane *lane, struct generate
                        const struct exact *exact, const char *text)
 {
     attn_error error = ATTN_ERROR_INIT;
+    if (lane->flags & ATTN_IMPL_FINITE_VALUES && call->problem.hidden_nan) {
+        cli_fail(&error, ATTN_KIND_FEATURE_UNSUPPORTED, "%s needs finite values behind masks",
+                 lane->implementation);
+        snprintf(lane->reason->text, sizeof lane->reason->text, "%.200s", error.text);
+        note_skip(run, lane, text, &error);
+        return;
+    }
     attn_status status = run_lane(run, lane, call, exact, &error);
     if (status == ATTN_OK) {
         run->passed++;
         lane->passed++;
     } else if (error.kind == ATTN_KIND_CANCELLED) {
         return;
-    } else if (is_skip(lane, &error)) {
+    } else if (is_skip(lane, call, &error)) {
         note_skip(run, lane, text, &error);
     } else {
         note_failure(run, lane, text, &error);
@@ -274,7 +305,8 @@ static int print_json(struct run *run, int code)
 static attn_status read_problems(const struct values *values, struct problem_list *list, attn_error *error)
 {
     if (values->problems.count == 0)
-        return check_cases((uint64_t)values->seed, RANDOM_PROBLEMS, values->quick, list, error);
+        return check_cases((uint64_t)values->seed, RANDOM_PROBLEMS, values->quick, values->device != NULL,
+                           list, error);
     memset(list, 0, sizeof *list);
     for (size_t i = 0; i < values->problems.count; i++) {
         attn_status status = problem_append(list, values->problems.items[i], error);
@@ -356,7 +388,7 @@ static int run(int argc, char **argv)
     attn_error error = ATTN_ERROR_INIT;
     int code = options_parse(&command_check, argc, argv, &values, NULL);
     if (code != OPTIONS_GO_ON) return code;
-    struct check_choice choice = {values.backend, values.isa, values.module_path};
+    struct check_choice choice = {values.backend, values.isa, values.module_path, values.device};
     memset(&state, 0, sizeof state);
     state.values = &values;
     state.failures = values.json ? json_array() : NULL;
@@ -376,17 +408,22 @@ static int run(int argc, char **argv)
 
 const struct cli_command command_check = {
     .usage = "[--quick] [--problem STRING]... [OPTION]...",
-    .text = "Runs every implementation, with every kernel set this CPU has, over a few hundred problems and\n"
-            "compares the results with the reference in double precision, kernel sets with the scalar one,\n"
-            "and thread counts with one another bit by bit. A failure is printed with the problem string\n"
-            "that repeats it. A module that --module-path names and the library refuses is a failure too.\n\n"
-            "An element of the output may be off by 2 r + t, where r is the most that rounding the exact\n"
-            "result to the output's type costs, and\n\n"
-            "  t = 2^-24 V (16 + sqrt(S) / 2 + (M + A)(2 + sqrt(D) / 8))\n\n"
-            "with V the largest value, M the largest possible score, A the largest additive mask, S the\n"
-            "number of keys and D the head size; the output as a whole by the same in Euclidean norm. The\n"
-            "column \"error used\" says how much of r + t the error beyond r came to at most.",
+    .text =
+        "Runs every implementation, with every kernel set this CPU has, over a few hundred problems and\n"
+        "compares the results with the reference in double precision, kernel sets with the scalar one,\n"
+        "and thread counts with one another bit by bit. A failure is printed with the problem string\n"
+        "that repeats it. A module that --module-path names and the library refuses is a failure too.\n\n"
+        "An element of the output may be off by 2 r + t, where r is the most that rounding the exact\n"
+        "result to the output's type costs, and\n\n"
+        "  t = 2^-24 V (16 + sqrt(S) / 2 + (M + A)(2 + sqrt(D) / 8))\n\n"
+        "with V the largest value, M the largest possible score, A the largest additive mask, S the\n"
+        "number of keys and D the head size; the output as a whole by the same in Euclidean norm. The\n"
+        "column \"error used\" says how much of r + t the error beyond r came to at most.\n\n"
+        "With --device the tensors are copied there and the outputs back, between guards, and every\n"
+        "implementation of the device is compared. Its tensor cores round the weights to the inputs' type:\n"
+        "2^-8 V more for bf16, 2^-11 V for f16, and t counts four times, for their faster exponentials.",
     .examples = "  attn check --quick\n"
+                "  attn check --device cuda\n"
                 "  attn check --backend FLASH_ATTN --isa avx2\n"
                 "  attn check --problem b2h3s17x65d16:f32:mask=keep:lse --verbose\n"
                 "  attn check --seed 7 --json\n",

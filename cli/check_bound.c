@@ -76,6 +76,18 @@ struct check_bound check_bound_bf16_weights(const struct check_bound *bound, int
     return wide;
 }
 
+struct check_bound check_bound_device(const struct check_bound *bound, attn_dtype dtype, int64_t out_count)
+{
+    struct check_bound wide = *bound;
+    double value = bound->weights * 0x1p9; /* V */
+    double more = 3 * bound->f32 + (dtype == ATTN_BF16 ? 0x1p-8 : dtype == ATTN_F16 ? 0x1p-11 : 0) * value;
+    wide.f32 += more;
+    wide.max_abs += more;
+    wide.norm += more * sqrt((double)out_count);
+    wide.lse *= 4;
+    return wide;
+}
+
 static attn_status too_far(const char *what, int64_t at, double found, double expected, double allowed,
                            const char *other, attn_error *error)
 {

@@ -36,6 +36,11 @@ attn_status check_bound_of(const struct generated *exact_call, const struct outc
  * sum. */
 struct check_bound check_bound_bf16_weights(const struct check_bound *bound, int64_t out_count);
 
+/* The bound of a device's implementation: weights rounded to the type of the inputs (2^-8 V for bf16, 2^-11 V
+ * for f16, as sums of weights are 1 and each is off by its last place), and four times t, as exponentials of
+ * the special function units are off by more places. */
+struct check_bound check_bound_device(const struct check_bound *bound, attn_dtype dtype, int64_t out_count);
+
 /* Checks a result against the exact one. Of the error of out beyond r, *share becomes the largest part of
  * what is allowed, and the same of lse, where it was less before. Fails: internal, with the place and both
  * values. */

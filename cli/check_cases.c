@@ -7,11 +7,17 @@
 #include "cli.h"
 #include "generate.h"
 
-static const struct {
+static const struct row {
     const char *problem, *aim;
-} rows[] = {
+} rows[] =
+    {
 #define X(problem, aim) {problem, aim},
 #include "checks.def"
+#undef X
+},
+  device_rows[] = {
+#define X(problem, aim) {problem, aim},
+#include "checks_device.def"
 #undef X
 };
 
@@ -26,11 +32,10 @@ static attn_status append(struct problem_list *list, const struct problem *probl
     return ATTN_OK;
 }
 
-static attn_status add_rows(struct problem_list *list, attn_error *error)
+static attn_status add_rows(const struct row *row, size_t count, struct problem_list *list, attn_error *error)
 {
     attn_status status = ATTN_OK;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows && !status; i++)
-        status = problem_append(list, rows[i].problem, error);
+    for (size_t i = 0; i < count && !status; i++) status = problem_append(list, row[i].problem, error);
     return status;
 }
 
@@ -148,12 +153,15 @@ static void draw(struct random_stream *random, struct problem *p)
     } while (problem_validate(p, NULL) != ATTN_OK);
 }
 
-attn_status check_cases(uint64_t seed, int64_t count, int quick, struct problem_list *list, attn_error *error)
+attn_status check_cases(uint64_t seed, int64_t count, int quick, int device, struct problem_list *list,
+                        attn_error *error)
 {
     struct random_stream random;
     memset(list, 0, sizeof *list);
     random_seed(&random, seed);
-    attn_status status = add_rows(list, error);
+    attn_status status = add_rows(rows, sizeof rows / sizeof *rows, list, error);
+    if (device && !status)
+        status = add_rows(device_rows, sizeof device_rows / sizeof *device_rows, list, error);
     for (int64_t i = 0; i < count && !status; i++) {
         struct problem problem;
         draw(&random, &problem);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "options_context.h"
 
 static const int32_t thread_counts[] = {2, 3};
 
@@ -37,8 +38,8 @@ static void open_lane(const struct check_choice *choice, struct check_lane *lane
     attn_options options = {.size = sizeof options,
                             .threads = lane->threads,
                             .backend = lane->backend,
-                            .platform = "cpu",
-                            .isa = lane->isa,
+                            .platform = lane->device.device_type == kDLCPU ? "cpu" : NULL,
+                            .isa = lane->device.device_type == kDLCPU ? lane->isa : NULL,
                             .module_path = choice->module_path,
                             .overrides = overrides,
                             .trace = keep_reason,
@@ -51,7 +52,7 @@ static void open_lane(const struct check_choice *choice, struct check_lane *lane
     snprintf(lane->reason->backend, sizeof lane->reason->backend, "%s", lane->backend);
     if (attn_open(&options, &lane->context, &lane->error) != ATTN_OK) return;
     attn_context_get_info(lane->context, &info);
-    if (strcmp(info.isa, lane->isa) == 0) return;
+    if (lane->device.device_type != kDLCPU || strcmp(info.isa, lane->isa) == 0) return;
     cli_fail(&lane->error, ATTN_KIND_CAPABILITY_UNSUPPORTED, "not on this CPU; %s would run in its place",
              info.isa);
     attn_close(lane->context);
@@ -75,7 +76,8 @@ static attn_status add_lanes(const struct check_choice *choice, const char *impl
     size_t first = lanes->count, best = first;
     attn_status status = ATTN_OK;
     for (size_t i = 0; attn_kernel_set_at(i, NULL) && !status; i++) {
-        struct check_lane lane = {.threads = 1, .rule = i ? CHECK_SCALAR : CHECK_EXACT, .base = first};
+        struct check_lane lane = {
+            .device = {kDLCPU, 0}, .threads = 1, .rule = i ? CHECK_SCALAR : CHECK_EXACT, .base = first};
         if (choice->isa && strcmp(choice->isa, attn_kernel_set_at(i, NULL)) != 0 && i > 0) continue;
         snprintf(lane.implementation, sizeof lane.implementation, "%s", implementation);
         snprintf(lane.backend, sizeof lane.backend, "%s", backend);
@@ -113,15 +115,45 @@ static int choose_backend(const char *served, const char *wanted, char *backend,
     return 0;
 }
 
-attn_status check_lanes_open(const struct check_choice *choice, struct check_lanes *lanes, attn_error *error)
+/* Implementations of the platform that owns the device, one lane each. */
+static attn_status add_device_lanes(const struct check_choice *choice, DLDevice device,
+                                    struct check_lanes *lanes, attn_error *error)
 {
     attn_impl_info info = {.size = sizeof info};
-    attn_options options = {.size = sizeof options,
-                            .backend = CHECK_REFERENCE,
-                            .platform = "cpu",
-                            .module_path = choice->module_path};
-    memset(lanes, 0, sizeof *lanes);
-    attn_status status = attn_open(&options, &lanes->reference, error);
+    attn_context_info own = {.size = sizeof own};
+    attn_options options = {.size = sizeof options, .module_path = choice->module_path};
+    attn_context *context;
+    attn_status status = attn_open(&options, &context, error);
+    if (status) return status;
+    attn_device_limits limits = {.size = sizeof limits};
+    attn_context_get_info(context, &own);
+    status = attn_device_get_limits(context, device, &limits, error); /* says what is missing */
+    for (size_t i = 0; !status && attn_impl_at(context, i, &info); i++) {
+        struct check_lane lane = {.device = device, .flags = info.flags, .threads = 1, .rule = CHECK_EXACT};
+        if (strcmp(info.platform, own.platform) != 0 ||
+            !choose_backend(info.backends, choice->backend, lane.backend, sizeof lane.backend))
+            continue;
+        snprintf(lane.implementation, sizeof lane.implementation, "%s", info.name);
+        snprintf(lane.isa, sizeof lane.isa, "%s", choice->device);
+        lane.base = lanes->count;
+        open_lane(choice, &lane);
+        status = add_lane(lanes, &lane, error);
+        if (!status) status = lane_failure(&lane, error);
+    }
+    if (!status && lanes->count == 0)
+        status = cli_fail(
+            error, ATTN_KIND_PACKAGE_MISSING,
+            "platform %s has no implementation of %s for --device %s; attn info tells what was found",
+            own.platform, choice->backend ? choice->backend : "any backend", choice->device);
+    attn_close(context);
+    return status;
+}
+
+static attn_status add_host_lanes(const struct check_choice *choice, struct check_lanes *lanes,
+                                  attn_error *error)
+{
+    attn_impl_info info = {.size = sizeof info};
+    attn_status status = ATTN_OK;
     int known = !choice->isa;
     for (size_t i = 0; attn_kernel_set_at(i, NULL) && !known; i++)
         known = strcmp(choice->isa, attn_kernel_set_at(i, NULL)) == 0;
@@ -141,6 +173,24 @@ attn_status check_lanes_open(const struct check_choice *choice, struct check_lan
                           "no implementation on the CPU serves %s; see attn list",
                           choice->backend ? choice->backend : "any backend");
     return status;
+}
+
+attn_status check_lanes_open(const struct check_choice *choice, struct check_lanes *lanes, attn_error *error)
+{
+    DLDevice device;
+    attn_options options = {.size = sizeof options,
+                            .backend = CHECK_REFERENCE,
+                            .platform = "cpu",
+                            .module_path = choice->module_path};
+    memset(lanes, 0, sizeof *lanes);
+    attn_status status = context_device(choice->device, &device, error);
+    if (!status && device.device_type != kDLCPU && choice->isa)
+        status = cli_fail(error, ATTN_KIND_MUTUALLY_EXCLUSIVE,
+                          "--isa names kernel sets of the CPU and --device another device; give one of them");
+    if (!status) status = attn_open(&options, &lanes->reference, error);
+    if (status) return status;
+    return device.device_type == kDLCPU ? add_host_lanes(choice, lanes, error)
+                                        : add_device_lanes(choice, device, lanes, error);
 }
 
 void check_lanes_close(struct check_lanes *lanes)

@@ -23,7 +23,9 @@ enum check_rule {
 };
 
 struct check_lane {
-    char implementation[64], backend[64], isa[32];
+    char implementation[64], backend[64], isa[32]; /* isa: on another device its name, "cuda:0" */
+    DLDevice device;
+    uint32_t flags; /* of the implementation: ATTN_IMPL_* */
     int32_t threads;
     enum check_rule rule;
     size_t base;           /* lane that rule means */
@@ -43,11 +45,12 @@ struct check_lanes {
 
 struct check_choice {
     const char *backend, *isa, *module_path; /* NULL: all */
+    const char *device;                      /* as --device says it; NULL: cpu */
 };
 
 /* Opens a lane for each implementation of platform cpu, kernel set, and thread counts 2 and 3 of the best
- * set. Freed by check_lanes_close, also after a failure. Fails like attn_open; unknown_backend when none is
- * left. */
+ * set; on another device one for each implementation of its platform. Freed by check_lanes_close, also after
+ * a failure. Fails like attn_open; unknown_backend when none is left. */
 attn_status check_lanes_open(const struct check_choice *choice, struct check_lanes *lanes, attn_error *error);
 void check_lanes_close(struct check_lanes *lanes);
 

@@ -75,16 +75,17 @@ struct comparison {
     int hide_refusals; /* printed before, for another problem */
 };
 
-static attn_status open_layer(const struct comparison *c, const char *backend,
-                              const attn_layer_options *options, struct context_reasons *reasons,
+/* device: as --device says it. */
+static attn_status open_layer(const struct comparison *c, const char *backend, const char *device,
+                              attn_layer_options *site, struct context_reasons *reasons,
                               attn_context **context, attn_layer **layer, attn_error *error)
 {
     struct context_values values = c->values->context;
-    attn_layer_options site = *options;
     values.backend = backend;
+    values.device = device;
     attn_status status = context_open(&values, reasons, context, error);
-    if (!status) status = context_site(&values, &site, error);
-    return status ? status : attn_layer_open(*context, &site, layer, error);
+    if (!status) status = context_site(&values, site, error);
+    return status ? status : attn_layer_open(*context, site, layer, error);
 }
 
 /* The error of a refusal tells what else there is; the reason alone is enough in a list of all backends. */
@@ -107,8 +108,22 @@ static void note_layer(const attn_layer *layer, struct entry *entry)
     entry->kept = info.kept_share;
 }
 
+/* Runs over the tensors as they are, or over copies on another device. */
+static attn_status run_there(const struct comparison *c, attn_context *context, attn_layer *layer,
+                             DLDevice device, const attn_args *args, struct measure *measure,
+                             attn_error *error)
+{
+    struct mirror mirror;
+    if (mirror_is_host(device)) return measure_forward(layer, args, c->values->repeat, 0.33, measure, error);
+    attn_status status = mirror_make(&mirror, context, device, args, error);
+    if (!status) status = measure_mirror(layer, &mirror, c->values->repeat, 0.33, measure, error);
+    if (!status) status = mirror_fetch(&mirror, error);
+    mirror_free(&mirror);
+    return status;
+}
+
 /* Runs a backend over args and reads what came out. */
-static attn_status run_backend(const struct comparison *c, const char *backend,
+static attn_status run_backend(const struct comparison *c, const char *backend, const char *device,
                                const attn_layer_options *options, const attn_args *args, struct entry *entry,
                                struct outcome *outcome, attn_error *error)
 {
@@ -116,8 +131,9 @@ static attn_status run_backend(const struct comparison *c, const char *backend,
     attn_layer *layer = NULL;
     struct measure measure;
     struct context_reasons reasons = {0};
-    attn_status status = open_layer(c, backend, options, &reasons, &context, &layer, error);
-    if (!status) status = measure_forward(layer, args, c->values->repeat, 0.33, &measure, error);
+    attn_layer_options site = *options;
+    attn_status status = open_layer(c, backend, device, &site, &reasons, &context, &layer, error);
+    if (!status) status = run_there(c, context, layer, site.device, args, &measure, error);
     if (!status) {
         note_layer(layer, entry);
         entry->seconds = measure.median;
@@ -161,8 +177,8 @@ static void compare_one(struct comparison *c, struct entry *entry)
     struct outcome outcome = {0};
     call_reset(&c->call);
     c->call.args.params = c->values->params;
-    attn_status status =
-        run_backend(c, entry->backend, &c->call.layer, &c->call.args, entry, &outcome, &entry->error);
+    attn_status status = run_backend(c, entry->backend, c->values->context.device, &c->call.layer,
+                                     &c->call.args, entry, &outcome, &entry->error);
     if (!status && c->call.generated.store) status = generate_verify(&c->call.generated, &entry->error);
     if (!status) {
         entry->error.kind = ATTN_KIND_NONE;
@@ -217,7 +233,7 @@ static attn_status find_exact(struct comparison *c, attn_error *error)
         status = widen(*arg, wide_rows[i].is_input, &wide[i], error);
         *arg = &wide[i].dl;
     }
-    if (!status) status = run_backend(c, REFERENCE, &options, &args, &entry, &c->exact, error);
+    if (!status) status = run_backend(c, REFERENCE, "cpu", &options, &args, &entry, &c->exact, error);
     c->base_seconds = entry.seconds;
     for (size_t i = 0; i < WIDE; i++) tensor_free(&wide[i]);
     return status;

@@ -71,7 +71,17 @@ static attn_status add_backends(struct contenders *set, const struct context_val
     return status;
 }
 
-/* Every backend that has code for host memory, where the commands' tensors are. */
+/* The platform whose implementations run on the device that --device names. */
+static const char *platform_of(const struct context_values *values, attn_context *context)
+{
+    DLDevice device;
+    attn_context_info info = {.size = sizeof info};
+    if (context_device(values->device, &device, NULL) || device.device_type == kDLCPU) return "cpu";
+    attn_context_get_info(context, &info);
+    return info.platform;
+}
+
+/* Every backend that has code for the device of the commands' tensors. */
 static attn_status add_all_backends(struct contenders *set, const struct context_values *values,
                                     attn_error *error)
 {
@@ -80,12 +90,13 @@ static attn_status add_all_backends(struct contenders *set, const struct context
     attn_status status = context_open(values, NULL, &context, error);
     if (status) return status;
     for (size_t i = 0; !status && attn_impl_at(context, i, &impl); i++)
-        if (strcmp(impl.platform, "cpu") == 0) status = add_backends(set, values, impl.backends, 1, error);
+        if (strcmp(impl.platform, platform_of(values, context)) == 0)
+            status = add_backends(set, values, impl.backends, 1, error);
     attn_close(context);
     if (!status && set->count == 0)
-        return cli_fail(
-            error, ATTN_KIND_PACKAGE_MISSING,
-            "there is no implementation for host memory to measure; attn list shows what there is");
+        return cli_fail(error, ATTN_KIND_PACKAGE_MISSING,
+                        "there is no implementation for %s to measure; attn list shows what there is",
+                        values->device ? values->device : "host memory");
     return status;
 }
 

@@ -54,8 +54,31 @@ int64_t measure_available(void)
 
 #define RUNS_MAX 1000
 
-attn_status measure_forward(attn_layer *layer, const attn_args *args, int64_t repeat, double seconds,
-                            struct measure *measure, attn_error *error)
+/* Where time is taken: NULL context: the host's clock, else marks in a stream. */
+struct clock {
+    attn_context *context;
+    DLDevice device;
+    void *marks[2];
+};
+
+static attn_status timed(attn_layer *layer, const attn_args *args, struct clock *clock, double *seconds,
+                         attn_error *error)
+{
+    double before = cli_seconds();
+    attn_status status = ATTN_OK;
+    if (clock->context)
+        status = attn_device_mark(clock->context, clock->device, NULL, &clock->marks[0], error);
+    if (!status) status = attn_forward(layer, args, error);
+    *seconds = cli_seconds() - before;
+    if (status || !clock->context) return status;
+    status = attn_device_mark(clock->context, clock->device, NULL, &clock->marks[1], error);
+    return status ? status
+                  : attn_device_seconds(clock->context, clock->device, clock->marks[0], clock->marks[1],
+                                        seconds, error);
+}
+
+static attn_status measure_by(attn_layer *layer, const attn_args *args, struct clock *clock, int64_t repeat,
+                              double seconds, struct measure *measure, attn_error *error)
 {
     double times[RUNS_MAX];
     memset(measure, 0, sizeof *measure);
@@ -63,9 +86,8 @@ attn_status measure_forward(attn_layer *layer, const attn_args *args, int64_t re
     if (status) return status;
     reset_peak();
     int64_t resident = status_bytes("VmRSS:");
-    double first = cli_seconds();
-    status = attn_forward(layer, args, error);
-    first = cli_seconds() - first;
+    double first;
+    status = timed(layer, args, clock, &first, error);
     int64_t peak = status_bytes("VmHWM:");
     measure->peak_bytes = resident < 0 || peak < 0 ? -1 : peak > resident ? peak - resident : 0;
     int64_t n = 0, limit = repeat > 0 && repeat < RUNS_MAX ? repeat : RUNS_MAX;
@@ -75,13 +97,28 @@ attn_status measure_forward(attn_layer *layer, const attn_args *args, int64_t re
         limit = 1;
     }
     while (!status && n < limit && (repeat > 0 || n < 3 || cli_seconds() - start < seconds)) {
-        double before = cli_seconds();
-        status = attn_forward(layer, args, error);
-        times[n++] = cli_seconds() - before;
+        status = timed(layer, args, clock, &times[n], error);
+        n++;
     }
     if (status) return status;
     measure->repeats = n;
     measure->median = measure_median(times, (size_t)n);
     measure->best = times[0]; /* sorted by now */
     return ATTN_OK;
+}
+
+attn_status measure_forward(attn_layer *layer, const attn_args *args, int64_t repeat, double seconds,
+                            struct measure *measure, attn_error *error)
+{
+    struct clock clock = {NULL, {kDLCPU, 0}, {NULL, NULL}};
+    return measure_by(layer, args, &clock, repeat, seconds, measure, error);
+}
+
+attn_status measure_mirror(attn_layer *layer, const struct mirror *mirror, int64_t repeat, double seconds,
+                           struct measure *measure, attn_error *error)
+{
+    struct clock clock = {mirror->context, mirror->device, {NULL, NULL}};
+    attn_status status = measure_by(layer, &mirror->args, &clock, repeat, seconds, measure, error);
+    for (int i = 0; i < 2; i++) attn_device_unmark(clock.context, clock.device, clock.marks[i]);
+    return status;
 }

@@ -4,6 +4,8 @@
 
 #include <attn/attn.h>
 
+#include "mirror.h"
+
 struct measure {
     int64_t repeats;     /* timed runs, after one that is not */
     double median, best; /* seconds a run */
@@ -16,6 +18,9 @@ struct measure {
  * args->cancel is cli_cancel. */
 attn_status measure_forward(attn_layer *layer, const attn_args *args, int64_t repeat, double seconds,
                             struct measure *measure, attn_error *error);
+/* The same over a mirror: seconds are the device's, by marks in its default stream. */
+attn_status measure_mirror(attn_layer *layer, const struct mirror *mirror, int64_t repeat, double seconds,
+                           struct measure *measure, attn_error *error);
 
 /* Memory that the machine can give without swapping, in bytes; -1: not known here. */
 int64_t measure_available(void);

@@ -238,21 +238,32 @@ attn_status context_domain(const struct context_values *values, attn_domain *dom
                     values->domain);
 }
 
-attn_status context_site(const struct context_values *values, attn_layer_options *layer, attn_error *error)
+attn_status context_device(const char *text, DLDevice *device, attn_error *error)
 {
     static const struct {
         const char *name;
         DLDeviceType type;
     } devices[] = {{"cpu", kDLCPU}, {"cuda", kDLCUDA}, {"rocm", kDLROCM}};
-    const char *name = values->device ? values->device : "cpu";
+    const char *name = text ? text : "cpu";
+    size_t length = strcspn(name, ":");
+    char *end = NULL;
+    long number = name[length] ? strtol(name + length + 1, &end, 10) : 0;
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+        if (strlen(devices[i].name) != length || strncmp(devices[i].name, name, length) != 0) continue;
+        if (end && (end == name + length + 1 || *end || number < 0 || number > INT32_MAX)) break;
+        *device = (DLDevice){devices[i].type, (int32_t)number};
+        return ATTN_OK;
+    }
+    return cli_fail(error, ATTN_KIND_UNKNOWN_NAME,
+                    "--device is \"%s\"; expected cpu, cuda or rocm, and :N for another than the first",
+                    name);
+}
+
+attn_status context_site(const struct context_values *values, attn_layer_options *layer, attn_error *error)
+{
     attn_status status = context_domain(values, &layer->domain, error);
     if (status) return status;
     layer->role = values->role;
     layer->category = values->category;
-    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
-        if (strcmp(devices[i].name, name) != 0) continue;
-        layer->device = (DLDevice){devices[i].type, 0};
-        return ATTN_OK;
-    }
-    return cli_fail(error, ATTN_KIND_UNKNOWN_NAME, "--device is \"%s\"; expected cpu, cuda or rocm", name);
+    return context_device(values->device, &layer->device, error);
 }

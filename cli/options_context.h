@@ -48,6 +48,8 @@ attn_status context_open(const struct context_values *values, struct context_rea
 /* The domain that the options name. Fails: unknown_name. */
 attn_status context_domain(const struct context_values *values, attn_domain *domain, attn_error *error);
 
+/* "cpu", "cuda", "cuda:1"; NULL: cpu. Fails: unknown_name. */
+attn_status context_device(const char *text, DLDevice *device, attn_error *error);
 /* Fills role, category, domain and device of a layer. Fails: unknown_name (device). */
 attn_status context_site(const struct context_values *values, attn_layer_options *layer, attn_error *error);
 

@@ -130,6 +130,8 @@ static json_t *to_json(const struct values *values, const struct call *call, con
         "implementation", r->layer.implementation, "source", r->layer.source, "reason", r->layer.reason,
         "explicit", r->layer.explicit_choice, "plan", r->layer.plan, "threads", (int)r->context.threads);
     if (!object) return NULL;
+    json_object_set_new(object, "device",
+                        json_string(values->context.device ? values->context.device : "cpu"));
     json_object_set_new(object, "seconds", report_real(r->measure.median));
     json_object_set_new(object, "seconds_best", report_real(r->measure.best));
     json_object_set_new(object, "repeats", json_integer(r->measure.repeats));
@@ -158,9 +160,13 @@ static void print_text(const struct values *values, const struct call *call, con
     line("source", r->layer.source);
     line("reason", r->layer.reason);
     line("plan", r->layer.plan);
-    snprintf(text, sizeof text, "%s median, %s best of %" PRId64 " on %d threads",
-             report_time(r->measure.median, a), report_time(r->measure.best, b), r->measure.repeats,
-             r->context.threads);
+    snprintf(text, sizeof text, "%s median, %s best of %" PRId64, report_time(r->measure.median, a),
+             report_time(r->measure.best, b), r->measure.repeats);
+    size_t used = strlen(text);
+    if (mirror_is_host(call->layer.device))
+        snprintf(text + used, sizeof text - used, " on %d threads", r->context.threads);
+    else
+        snprintf(text + used, sizeof text - used, " on %s, by its own clock", values->context.device);
     line("time", text);
     snprintf(text, sizeof text, "%.1f GFLOP/s, 2 (D + Dv) FLOP a pair", r->gflops);
     line("speed", text);
@@ -198,12 +204,26 @@ static int refuse(const struct values *values, const struct call *call, const st
     return code;
 }
 
+/* On the host as it is; on another device over copies of the tensors. */
+static attn_status run_there(const struct values *values, attn_context *context, struct call *call,
+                             attn_layer *layer, struct result *result, attn_error *error)
+{
+    struct mirror mirror;
+    if (mirror_is_host(call->layer.device))
+        return measure_forward(layer, &call->args, values->repeat, 0.5, &result->measure, error);
+    attn_status status = mirror_make(&mirror, context, call->layer.device, &call->args, error);
+    if (!status) status = measure_mirror(layer, &mirror, values->repeat, 0.5, &result->measure, error);
+    if (!status) status = mirror_fetch(&mirror, error);
+    mirror_free(&mirror);
+    return status;
+}
+
 static attn_status execute(const struct values *values, attn_context *context, struct call *call,
                            attn_layer **layer, struct result *result, attn_error *error)
 {
     attn_status status = context_site(&values->context, &call->layer, error);
     if (!status) status = attn_layer_open(context, &call->layer, layer, error);
-    if (!status) status = measure_forward(*layer, &call->args, values->repeat, 0.5, &result->measure, error);
+    if (!status) status = run_there(values, context, call, *layer, result, error);
     if (!status && call->generated.store) status = generate_verify(&call->generated, error);
     if (!status) status = save(values, call, error);
     if (status) return status;

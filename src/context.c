@@ -468,7 +468,8 @@ int attn_impl_at(const attn_context *c, size_t index, attn_impl_info *info)
                            .summary = slot->impl.summary,
                            .platform = slot->impl.platform,
                            .backends = slot->served,
-                           .module = slot->module < 0 ? "built-in" : c->registry.modules[slot->module].name};
+                           .module = slot->module < 0 ? "built-in" : c->registry.modules[slot->module].name,
+                           .flags = slot->impl.flags};
     attn_give_struct(info, &ours, sizeof ours);
     return 1;
 }

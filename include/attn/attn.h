@@ -1169,7 +1169,10 @@ typedef struct attn_impl_info {
     const char *platform;
     const char *backends; /* comma-separated */
     const char *module;   /* "built-in", or the module's name */
+    uint32_t flags;       /* ATTN_IMPL_FINITE_VALUES, and those of module.h */
+    uint32_t reserved;
 } attn_impl_info;
+#define ATTN_IMPL_FINITE_VALUES 4u /* values behind a mask must be finite: it multiplies them by zero */
 
 typedef struct attn_module_info {
     uint32_t size;

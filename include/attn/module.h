@@ -327,7 +327,7 @@ typedef struct attn_impl {
     int32_t head_dim_multiple;   /* 0 or 1: any */
     const int32_t *head_dims;   /* zero-terminated list of the sizes there are; NULL: any up to the maximum */
     int32_t arch_min, arch_max; /* device architecture, major * 10 + minor; 0: any */
-    uint32_t flags;             /* ATTN_IMPL_* */
+    uint32_t flags;             /* ATTN_IMPL_*, also those of attn.h */
     uint32_t reserved;
 
     /* Further conditions, after features, dtypes and head sizes have been checked. NULL: none. Also asked

@@ -311,6 +311,7 @@ const attn_impl attn_cuda_cudnn = {
     .dtypes = 1u << ATTN_F16 | 1u << ATTN_BF16,
     .head_dim_max = 256,
     .head_dim_multiple = 8,
+    .flags = ATTN_IMPL_FINITE_VALUES,
     .accept = accept,
     .plan = plan,
     .run = run,

@@ -151,7 +151,7 @@ static attn_status check_part(const attn_view *v, attn_error *error)
         (mask ? pitched(v, 1, 1) : (v->shape[D] <= 1 || v->stride[D] == 1) && pitched(v, S, v->shape[D])))
         return ATTN_OK;
     return attn_fail(
-        error, ATTN_KIND_INVALID_LAYOUT,
+        error, ATTN_KIND_FEATURE_UNSUPPORTED,
         "%s cannot be joined on its device: %s; make it contiguous or concatenate the parts before the call",
         v->name,
         mask ? "its keys must step forward"

@@ -59,7 +59,8 @@ attn_status attn_joint_gather(attn_request *request, const attn_device *device, 
                               attn_error *error);
 attn_status attn_joint_scatter(const attn_request *request, const attn_device *device, void *area,
                                attn_error *error);
-/* Fails with invalid_layout when a part cannot be moved as rows of bytes, which is all that devices do. */
+/* Fails with feature_unsupported when a part cannot be moved as rows of bytes, which is all that devices do.
+ */
 attn_status attn_joint_check(const attn_request *request, attn_error *error);
 
 #endif

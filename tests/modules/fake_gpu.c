@@ -279,6 +279,17 @@ static const DLTensor *see_index(view *v, const attn_index *index)
     return see(v, index->data, index->bits == 32 ? ATTN_I32 : ATTN_I64, 1, &index->count, &index->stride);
 }
 
+/* $FAKE_GPU_BREAK says what goes wrong: "unwritten", "value" or "guard". */
+static attn_status forward(const state *s, const attn_args *args, attn_error *error)
+{
+    const char *how = getenv("FAKE_GPU_BREAK");
+    char *out = args->out->data;
+    attn_status status = how && !strcmp(how, "unwritten") ? ATTN_OK : attn_forward(s->layer, args, error);
+    if (how && !strcmp(how, "value")) memset(out, 0x47, 4);
+    if (how && !strcmp(how, "guard")) out[-1] = 1;
+    return status;
+}
+
 /* Broadcast axes have stride 0 in a problem, and size 1 or the full one does not matter then. */
 static attn_status run(const attn_host *host, const void *made, const attn_call *c, attn_error *error)
 {
@@ -301,8 +312,8 @@ static attn_status run(const attn_host *host, const void *made, const attn_call 
     memset(host_view(c->scratch), 0xff, 64);
     attn_args args = {.size = sizeof args,
                       .q = see(&views[0], c->q, p->dtype, 4, q, p->q_stride),
-                      .k = see(&views[1], c->k, p->dtype, 4, k, p->k_stride),
-                      .v = see(&views[2], c->v, p->dtype, 4, v, p->v_stride),
+                      .k = see(&views[1], c->k ? c->k : c, p->dtype, 4, k, p->k_stride),
+                      .v = see(&views[2], c->v ? c->v : c, p->dtype, 4, v, p->v_stride),
                       .out = see(&views[3], c->out, p->out_dtype, 4, o, p->out_stride),
                       .lse = see(&views[4], c->lse, ATTN_F32, 3, lse, p->lse_stride),
                       .mask = see(&views[5], c->mask, p->mask_dtype, 4, grid, p->mask_stride),
@@ -319,7 +330,7 @@ static attn_status run(const attn_host *host, const void *made, const attn_call 
                       .query_start = c->query_start,
                       .mask_kind = p->mask_form,
                       .scores_mode = p->scores_mode};
-    return attn_forward(s->layer, &args, error);
+    return forward(s, &args, error);
 }
 
 static const char *const both[] = {"FLASH_ATTN", "TORCH_SDPA", NULL};

@@ -246,7 +246,7 @@ static void what_a_device_cannot_join_is_refused(void **state)
     t[4].strides = strides;
     attn_layer *layer = layer_open(c, &j.c.layer);
     attn_forward(layer, &j.c.args, &j.c.error);
-    assert_int_equal(j.c.error.kind, ATTN_KIND_INVALID_LAYOUT);
+    assert_int_equal(j.c.error.kind, ATTN_KIND_FEATURE_UNSUPPORTED);
     text_has(j.c.error.text, "joint_q cannot be joined on its device");
     attn_layer_close(layer);
     unmake_joint(&j);
