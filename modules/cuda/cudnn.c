@@ -82,6 +82,17 @@ static void judge_layout(const attn_problem *p, attn_reasons *reasons)
                             "%s takes no shared or reversed axis, and axis %d of %s has "
                             "stride %lld; make it contiguous",
                             who, axis, tensors[t].name, (long long)tensors[t].stride[axis]);
+    for (int t = 0; t < 3; t++) {
+        double reach = 0;
+        for (int axis = 0; axis < 3; axis++)
+            reach += (double)(tensors[t].sizes[axis] - 1) * (double)tensors[t].stride[axis];
+        if (reach > INT32_MAX)
+            attn_reason(
+                reasons, ATTN_KIND_FEATURE_UNSUPPORTED,
+                "cuDNN counts elements in 32 bits, and %s reaches over %.0f; choose FLASH_ATTN or pass fewer "
+                "samples",
+                tensors[t].name, reach);
+    }
     if (p->align && p->align < ALIGN)
         attn_reason(reasons, ATTN_KIND_INVALID_LAYOUT,
                     "%s needs addresses and strides that are multiples of %d bytes, not of %lld; align them",

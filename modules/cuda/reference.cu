@@ -185,8 +185,11 @@ __device__ void run_block(const attn_cuda_call &c, const rows_block &k, int64_t 
                 int64_t key = first + tx + j * SIDE;
                 A x = score[r][j] * (A)p.scale;
                 if (p.softcap > 0) x = cap(x, (A)p.softcap);
-                if (kept[r][j] && p.mask_form == ATTN_FORM_ADDITIVE)
-                    x += rows_added<A>(c, mask_row[r] + key * p.mask_stride[3]);
+                if (kept[r][j] && p.mask_form == ATTN_FORM_ADDITIVE) {
+                    A added = rows_added<A>(c, mask_row[r] + key * p.mask_stride[3]);
+                    kept[r][j] = added != -infinity; /* also where the score is NaN */
+                    x += added;
+                }
                 /* A score of -infinity excludes its key, wherever it comes from. */
                 kept[r][j] = kept[r][j] && x != -infinity;
                 all &= kept[r][j];

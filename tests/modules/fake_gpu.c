@@ -47,6 +47,14 @@ static char *host_view(const void *address)
     return at;
 }
 
+/* For other stand-ins that reach this device's memory. */
+ATTN_MODULE_EXPORT char *fake_gpu_host_view(const void *address);
+
+char *fake_gpu_host_view(const void *address)
+{
+    return host_view(address);
+}
+
 static int map(region *r, size_t bytes)
 {
     int file = memfd_create("fake_gpu", 0);
