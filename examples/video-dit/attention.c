@@ -1,6 +1,7 @@
 /* attention.c: everything this program asks of libattn: a context, a layer for each site, and forward calls.
  */
 #include "attention.h"
+#include "device.h"
 #include <stdio.h>
 
 static const struct role {
@@ -25,7 +26,7 @@ static int open_layer(attention *a, int role, int block, const attn_params *para
     snprintf(doing, sizeof doing, "cannot open the %s-attention of block %d", roles[role].name, block);
     attn_layer_options site = {
         .size = sizeof site,
-        .device = {kDLCPU, 0}, /* the tensors are in host memory, whatever else there is */
+        .device = {a->device ? kDLCUDA : kDLCPU, 0}, /* not the platform's own, whatever that is */
         .role = roles[role].name,
         .prefix = prefix,
         .heads = HEADS,
@@ -57,6 +58,10 @@ int attention_open(attention *a, const attention_options *options, failure *f)
                       .flags = options->ignore_env ? ATTN_OPEN_IGNORE_ENV : 0};
     *a = (attention){.dtype = options->dtype, .cancel = options->cancel};
     if (attn_open(&o, &a->context, &error)) return fail_attn(f, "cannot open libattn", &error);
+    if (options->on_gpu && !(a->device = device_open(a->context, f))) {
+        attention_close(a);
+        return -1;
+    }
     if (options->self_params && attn_params_parse(options->self_params, &params, &error)) {
         attention_close(a);
         return fail_attn(f, "--self-params", &error);
@@ -71,6 +76,7 @@ void attention_close(attention *a)
 {
     for (int role = 0; role < ROLES; role++)
         for (int block = 0; block < DEPTH; block++) attn_layer_close(a->layers[role][block]);
+    device_close(a->device);
     attn_close(a->context);
     *a = (attention){0};
 }
@@ -142,7 +148,11 @@ int attention_run(const attention *a, const moment *when, int role, int block, r
                       .key_mask = make_key_mask(&vm, valid, k.rows),
                       .cancel = a->cancel,
                       .forward = when ? &when->state : NULL};
-    if (!attn_forward(a->layers[role][block], &args, &error)) return 0;
+    attn_layer *layer = a->layers[role][block];
+    if (a->device ? !device_attend(a->device, layer, a->dtype, (row_view[]){q, k, v}, valid, out, out_stride,
+                                   &args, &error)
+                  : !attn_forward(layer, &args, &error))
+        return 0;
     if (error.kind == ATTN_KIND_CANCELLED) return fail_cancelled(f);
     snprintf(doing, sizeof doing, "%s-attention of block %d failed", roles[role].name, block);
     return fail_attn(f, doing, &error);

@@ -24,6 +24,7 @@ typedef struct attention_options {
     attn_dtype dtype;        /* of q, k, v */
     int threads;             /* 0: as many as this process may use */
     int ignore_env;
+    int on_gpu; /* layers on the first GPU; the rows stay in host memory and are copied */
     const int32_t *cancel;
 } attention_options;
 
@@ -40,6 +41,7 @@ typedef struct attention {
     attn_layer *layers[ROLES][DEPTH];
     attn_dtype dtype;
     const int32_t *cancel;
+    struct device *device; /* NULL: the host */
 } attention;
 
 /* Rows of HEADS x HEAD_DIM channels; the stride is in elements. */

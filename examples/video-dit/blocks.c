@@ -1,6 +1,7 @@
 /* blocks.c: everything between two attentions. A tile of rows goes through a chain of products and row
  * operations on one thread while it is in the cache. Tiles do not depend on the number of threads, so neither
  * does the clip. */
+#include "device.h"
 #include "linear.h"
 #include "network.h"
 #include "rowops.h"
@@ -41,9 +42,13 @@ static void clock_add(tile *t, int clock)
 /* y[rows, out] = x w^T + beta y */
 static void product(tile *t, const float *x, int in, const float *w, float *y, int out, float beta)
 {
+    struct device *gpu = t->n->attention->device;
     clock_add(t, CLOCK_ROWOPS);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)t->rows, out, in, 1, x, in, w, in, beta, y,
-                out);
+    if (gpu)
+        device_product(gpu, x, t->rows, in, w, y, out, beta);
+    else
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)t->rows, out, in, 1, x, in, w, in, beta, y,
+                    out);
     clock_add(t, CLOCK_MATMUL);
 }
 

@@ -1,4 +1,4 @@
-/* main.c: draws a clip with emoji-dit. Attention runs in libattn, matrix products in OpenBLAS. */
+/* main.c: draws a clip with emoji-dit. Attention runs in libattn, matrix products in OpenBLAS or cuBLAS. */
 #include "exact.h"
 #include "npy.h"
 #include "options.h"
@@ -205,6 +205,7 @@ static int open_engine(app *a, failure *f)
                                       .self_params = o->self_params,
                                       .dtype = o->dtype,
                                       .threads = o->threads,
+                                      .on_gpu = o->on_gpu,
                                       .cancel = &cancel};
     attn_context_info info = {.size = sizeof info};
     if (attention_open(&a->attention, &wanted, f)) return -1;

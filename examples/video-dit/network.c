@@ -1,6 +1,7 @@
 /* network.c: the order of things in one network call, and the memory they use (sections 3 and 4 of MODEL.md).
  */
 #include "network.h"
+#include "device.h"
 #include "linear.h"
 #include "rowops.h"
 #include <math.h>
@@ -222,6 +223,13 @@ static int cancelled(const network *n, failure *f)
     return fail_cancelled(f);
 }
 
+/* Products on a GPU tell at the end of a block. */
+static int stopped(const network *n, failure *f)
+{
+    if (n->attention->device && device_failed(n->attention->device, f)) return -1;
+    return cancelled(n, f);
+}
+
 static int run_block(network *n, int b, failure *f)
 {
     if (look(n, TAP_BLOCK_IN, b, f)) return -1;
@@ -231,7 +239,7 @@ static int run_block(network *n, int b, failure *f)
     if (look(n, TAP_CROSS, b, f) || attend_cross(n, b, f) || look(n, TAP_CROSS_OUT, b, f)) return -1;
     tiles(n, b, PART_AFTER_CROSS);
     if (n->progress) n->progress(n->progress_user, b);
-    return cancelled(n, f) ? -1 : look(n, TAP_BLOCK_OUT, b, f);
+    return stopped(n, f) ? -1 : look(n, TAP_BLOCK_OUT, b, f);
 }
 
 int network_run(network *n, double t, failure *f)
@@ -245,5 +253,5 @@ int network_run(network *n, double t, failure *f)
     for (int b = 0; b < DEPTH; b++)
         if (run_block(n, b, f)) return -1;
     tiles(n, 0, PART_LAST);
-    return look(n, TAP_VELOCITY, 0, f);
+    return stopped(n, f) ? -1 : look(n, TAP_VELOCITY, 0, f);
 }

@@ -11,7 +11,7 @@
 #define CLOCK_LIST(C)                                                                                        \
     C(SELF_ATTENTION, "self_attention", "self-attention (libattn)")                                          \
     C(CROSS_ATTENTION, "cross_attention", "cross-attention (libattn)")                                       \
-    C(MATMUL, "matmul", "matrix products (OpenBLAS)")                                                        \
+    C(MATMUL, "matmul", "matrix products")                                                                   \
     C(ROWOPS, "norms", "norms, RoPE, GELU")                                                                  \
     C(OTHER, "other", "the rest")
 

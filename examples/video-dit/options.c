@@ -74,6 +74,12 @@ static int parse_dtype(options *o, const char *text, failure *f)
                : bad_value("attention-dtype", text, "f32 or bf16", f);
 }
 
+static int parse_device(options *o, const char *text, failure *f)
+{
+    o->on_gpu = !strcmp(text, "cuda");
+    return o->on_gpu || !strcmp(text, "cpu") ? 0 : bad_value("device", text, "cpu or cuda", f);
+}
+
 static int parse_case(options *o, const char *text, failure *f)
 {
     o->verify = text;

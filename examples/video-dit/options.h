@@ -16,6 +16,7 @@ typedef struct options {
     const char *backend, *config, *self_params;
     attn_dtype dtype;
     int threads;
+    int on_gpu;
     const char *weights; /* NULL: the default */
     const char *out, *sheet, *video, *against;
     int scale;
