@@ -4,7 +4,8 @@ Structs are declared up to the last field that is used here; their first field, 
 """
 import ctypes as c
 
-DTYPES = {"f32": (2, 32), "bf16": (4, 16)}  # DLPack code and bits
+DTYPES = {"f32": (2, 32), "bf16": (4, 16), "f16": (2, 16), "bool": (6, 8)}  # DLPack code and bits
+CPU, CUDA = 1, 2  # DLPack device types
 KIND_TEXT = 2048
 
 
@@ -27,7 +28,8 @@ class Options(c.Structure):
 class LayerOptions(c.Structure):
     _fields_ = [("size", c.c_uint32), ("flags", c.c_uint32), ("role", c.c_char_p), ("category", c.c_char_p),
                 ("prefix", c.c_char_p), ("device_type", c.c_int32), ("device_id", c.c_int32), ("heads", c.c_int64),
-                ("kv_heads", c.c_int64), ("head_dim", c.c_int64), ("value_head_dim", c.c_int64)]
+                ("kv_heads", c.c_int64), ("head_dim", c.c_int64), ("value_head_dim", c.c_int64), ("scale", c.c_double),
+                ("softcap", c.c_double), ("causal", c.c_int32), ("alignment", c.c_int32)]
 
 
 class LayerInfo(c.Structure):
@@ -37,7 +39,11 @@ class LayerInfo(c.Structure):
 
 class Args(c.Structure):
     _fields_ = [("size", c.c_uint32), ("flags", c.c_uint32), ("q", c.POINTER(DLTensor)), ("k", c.POINTER(DLTensor)),
-                ("v", c.POINTER(DLTensor)), ("out", c.POINTER(DLTensor))]
+                ("v", c.POINTER(DLTensor)), ("out", c.POINTER(DLTensor))] + [
+                    (name, c.POINTER(DLTensor)) for name in (
+                        "lse", "mask", "key_mask", "kv_lengths", "cu_seqlens_q", "cu_seqlens_k", "sinks", "scores", "joint_q",
+                        "joint_k", "joint_v", "joint_out", "joint_key_mask")] + [
+                            ("spans", c.c_void_p), ("query_ranges", c.c_void_p), ("cancel", c.c_void_p), ("stream", c.c_void_p)]
 
 
 class AttnError(Exception):
@@ -53,10 +59,19 @@ def tensor(array, dtype):
     return made
 
 
+def device_tensor(array, dtype):
+    """The same over a torch tensor on a CUDA device, with its own strides."""
+    code, bits = DTYPES[dtype]
+    shape, strides = (c.c_int64 * array.ndim)(*array.shape), (c.c_int64 * array.ndim)(*array.stride())
+    made = DLTensor(array.data_ptr(), CUDA, array.device.index or 0, array.ndim, code, bits, 1, shape, strides, 0)
+    made.keep = (array, shape, strides)
+    return made
+
+
 class Library:
     """libattn.so with one open context."""
 
-    def __init__(self, path, threads):
+    def __init__(self, path, threads, module_path="", backend=None):
         self.lib = c.CDLL(path)
         self.lib.attn_version.restype = c.c_char_p
         self.lib.attn_close.argtypes = self.lib.attn_layer_close.argtypes = [c.c_void_p]
@@ -67,7 +82,8 @@ class Library:
                                              c.POINTER(Error)]
         self.lib.attn_forward.argtypes = [c.c_void_p, c.POINTER(Args), c.POINTER(Error)]
         self.context = c.c_void_p()
-        options = Options(size=c.sizeof(Options), threads=threads, module_path=b"")
+        options = Options(size=c.sizeof(Options), threads=threads, module_path=module_path.encode(),
+                          backend=backend.encode() if backend else None)
         self._call(self.lib.attn_open, c.byref(options), c.byref(self.context))
 
     def version(self):
@@ -102,6 +118,38 @@ class Library:
         run.keep = (tensors, args, error)
         run.close = lambda: self.lib.attn_layer_close(layer)
         return run, plan
+
+    def device_layer(self, q, causal, kv_heads, value_dim):
+        """An open layer for torch tensors [B, S, H, D] on q's device; forward(sets of arguments) runs it."""
+        options = LayerOptions(size=c.sizeof(LayerOptions), heads=q.shape[2], kv_heads=kv_heads, head_dim=q.shape[3],
+                               value_head_dim=value_dim, device_type=CUDA, device_id=q.device.index or 0, causal=causal)
+        layer = c.c_void_p()
+        self._call(self.lib.attn_layer_open, self.context, c.byref(options), c.byref(layer))
+        return layer
+
+    def device_call(self, layer, q, k, v, out, dtype, key_mask, stream):
+        """A callable that enqueues one forward call of a layer on a stream."""
+        tensors = [device_tensor(t, dtype) for t in (q, k, v, out)]
+        args = Args(c.sizeof(Args), 0, *[c.pointer(t) for t in tensors])
+        if key_mask is not None:
+            tensors.append(device_tensor(key_mask, "bool"))
+            args.key_mask = c.pointer(tensors[-1])
+        args.stream = stream
+        error = Error(size=c.sizeof(Error))
+        forward, at, where = self.lib.attn_forward, c.byref(args), c.byref(error)
+
+        def run():
+            if forward(layer, at, where):
+                raise AttnError(error.text.decode())
+
+        run.keep = (tensors, args, error)
+        return run
+
+    def implementation(self, layer):
+        """The implementation behind a layer and what its last call was."""
+        info = LayerInfo(size=c.sizeof(LayerInfo))
+        self.lib.attn_layer_get_info(layer, c.byref(info))
+        return "%s: %s" % (info.implementation.decode(), (info.plan or b"").decode())
 
     def close(self):
         """Closes the context; layers must be closed before."""
