@@ -58,8 +58,8 @@ static int open_cublas(cublas *b, failure *f)
 {
     const char *named = getenv("VIDEO_DIT_CUBLAS"),
                *files[] = {named ? named : "libcublas.so.13", "libcublas.so.12", "libcublas.so"};
-    for (size_t i = 0; i < sizeof files / sizeof *files && !b->library; i++)
-        b->library = dlopen(files[i], RTLD_NOW | RTLD_LOCAL);
+    size_t count = named ? 1 : sizeof files / sizeof *files;
+    for (size_t i = 0; i < count && !b->library; i++) b->library = dlopen(files[i], RTLD_NOW | RTLD_LOCAL);
     if (!b->library || find_symbols(b))
         return fail(
             f, ATTN_KIND_PACKAGE_MISSING,
