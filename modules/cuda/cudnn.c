@@ -119,7 +119,7 @@ static void accept(const attn_host *host, const attn_problem *p, attn_reasons *r
 
 /* Parts of the workspace: cuDNN's own first, then the bias and the lengths. */
 typedef struct parts {
-    size_t bias, q_lengths, kv_lengths, total;
+    size_t bias, first, q_lengths, kv_lengths, total;
 } parts;
 
 static size_t after(size_t at, size_t bytes)
@@ -127,11 +127,17 @@ static size_t after(size_t at, size_t bytes)
     return at + (bytes + PART - 1) / PART * PART;
 }
 
+static int64_t bias_rows(const attn_cudnn_plan *g)
+{
+    return g->bias.shape[0] * g->bias.shape[1] * g->bias.shape[2];
+}
+
 static parts parts_of(const attn_cudnn_plan *g, int64_t batch)
 {
     parts p;
     p.bias = after(0, (size_t)g->workspace_bytes);
-    p.q_lengths = after(p.bias, g->bias.bytes);
+    p.first = after(p.bias, g->bias.bytes);
+    p.q_lengths = after(p.first, g->bias.dtype ? (size_t)bias_rows(g) * 4 : 0);
     p.kv_lengths = g->lengths ? after(p.q_lengths, (size_t)batch * 4) : p.q_lengths;
     p.total = g->lengths ? after(p.kv_lengths, (size_t)batch * 4) : p.q_lengths;
     return p;
@@ -193,6 +199,7 @@ static attn_status prepare(const attn_cudnn_plan *g, const attn_call *call, cons
                             .key_mask = call->key_mask,
                             .kv_lengths = call->kv_lengths,
                             .bias = g->bias.dtype ? base + at->bias : NULL,
+                            .first = g->bias.dtype ? (int32_t *)(void *)(base + at->first) : NULL,
                             .shape = g->bias,
                             .mask_form = p->mask_form,
                             .mask_dtype = p->mask_dtype,
@@ -207,6 +214,35 @@ static attn_status prepare(const attn_cudnn_plan *g, const attn_call *call, cons
         w.kv_lengths_out = (int32_t *)(void *)(base + at->kv_lengths);
     }
     cudaError_t code = attn_cudnn_prepare_launch(&w, call->stream);
+    return code ? attn_cuda_fail(code, who, "launching", error) : ATTN_OK;
+}
+
+/* Whether some row may have nothing to attend to. */
+static int may_be_empty(const attn_cudnn_plan *g, const attn_problem *p)
+{
+    return g->bias.dtype || g->lengths || (g->causal && g->corner && p->q_len > p->kv_len);
+}
+
+static attn_status finish(const attn_cudnn_plan *g, const attn_call *call, const parts *at, attn_error *error)
+{
+    const attn_problem *p = call->problem;
+    char *base = call->shared;
+    attn_cudnn_finish w = {.out = call->out,
+                           .lse = call->lse,
+                           .first = g->bias.dtype ? (int32_t *)(void *)(base + at->first) : NULL,
+                           .kv_lengths = g->lengths ? (int32_t *)(void *)(base + at->kv_lengths) : NULL,
+                           .bias_shape = {g->bias.shape[0], g->bias.shape[1], g->bias.shape[2]},
+                           .batch = p->batch,
+                           .heads = p->heads,
+                           .q_len = p->q_len,
+                           .kv_len = p->kv_len,
+                           .value_head_dim = p->value_head_dim,
+                           .causal = g->causal,
+                           .corner = g->corner};
+    if (!may_be_empty(g, p)) return ATTN_OK;
+    memcpy(w.out_stride, p->out_stride, sizeof w.out_stride);
+    memcpy(w.lse_stride, p->lse_stride, sizeof w.lse_stride);
+    cudaError_t code = attn_cudnn_finish_launch(&w, call->stream);
     return code ? attn_cuda_fail(code, who, "launching", error) : ATTN_OK;
 }
 
@@ -270,7 +306,7 @@ static attn_status run_plan(const attn_cudnn_plan *g, const attn_call *call, att
     attn_cudnn_plan failed = {.lib = g->lib, .status = code, .doing = "running"};
     if (code) g->lib->last_error(failed.said, sizeof failed.said);
     pthread_mutex_unlock(&h->lock);
-    return code ? attn_cudnn_fail(&failed, error) : ATTN_OK;
+    return code ? attn_cudnn_fail(&failed, error) : finish(g, call, &at, error);
 }
 
 static attn_status run_empty(const attn_call *call, attn_error *error)

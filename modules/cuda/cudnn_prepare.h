@@ -17,14 +17,28 @@ typedef struct attn_cudnn_prepare {
     int64_t mask_stride[4], key_mask_stride[2];
     int32_t mask_form, mask_dtype;
     int64_t batch, q_len, kv_len;
+    int32_t *first; /* for each row of the bias: the first key that it lets through; NULL without a bias */
 } attn_cudnn_prepare;
+
+/* The outputs, for rows that have nothing to attend to. By value. */
+typedef struct attn_cudnn_finish {
+    void *out;
+    float *lse;
+    const int32_t *first, *kv_lengths; /* as prepare wrote them; NULL: none */
+    int64_t bias_shape[3];             /* samples, heads, rows of `first` */
+    int64_t batch, heads, q_len, kv_len, value_head_dim;
+    int64_t out_stride[4], lse_stride[3];
+    int32_t causal, corner;
+} attn_cudnn_finish;
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Enqueues what writes bias and lengths. */
+/* Enqueues what writes bias, first keys and lengths. */
 cudaError_t attn_cudnn_prepare_launch(const attn_cudnn_prepare *what, cudaStream_t stream);
+/* Enqueues what writes zeros and -inf to empty rows of 16-bit outputs. */
+cudaError_t attn_cudnn_finish_launch(const attn_cudnn_finish *what, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

@@ -4,6 +4,7 @@
 #include "support.h"
 
 #include "cudnn_graph.h"
+#include "cudnn_rows.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -155,6 +156,29 @@ static void masks_become_one_bias(void **state)
     assert_int_equal(b.shape[3], 1001);
 }
 
+/* Against every key looked at in turn. */
+static void rows_that_see_nothing_are_known(void **state)
+{
+    (void)state;
+    enum { KEYS = 5 };
+    int empty = 0, all = 0;
+    for (int q_len = 1; q_len <= 7; q_len++)
+        for (int row = 0; row < q_len; row++)
+            for (int length = 0; length <= KEYS; length++)
+                for (int form = 0; form < 3; form++)
+                    for (unsigned mask = 0; mask < 1u << KEYS; mask++) {
+                        int causal = form > 0, corner = form > 1, seen = 0, first = KEYS;
+                        for (int j = KEYS - 1; j >= 0; j--)
+                            if (mask >> j & 1) first = j;
+                        for (int j = 0; j < length; j++)
+                            seen += (mask >> j & 1) && (!causal || j <= row + (corner ? length - q_len : 0));
+                        assert_int_equal(attn_cudnn_row_empty(row, q_len, first, length, causal, corner),
+                                         !seen);
+                        empty += !seen, all++;
+                    }
+    assert_in_range(empty, all / 10, all - all / 10);
+}
+
 static int find_library(void **state)
 {
     char why[256] = "";
@@ -174,6 +198,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(chains_have_their_operations),
         cmocka_unit_test(every_failure_is_told),
         cmocka_unit_test(masks_become_one_bias),
+        cmocka_unit_test(rows_that_see_nothing_are_known),
     };
     if (argc > 1) setenv("ATTN_CUDNN_LIBRARY", argv[1], 1);
     return cmocka_run_group_tests(tests, find_library, NULL);
