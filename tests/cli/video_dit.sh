@@ -151,15 +151,6 @@ for file in clip*; do
     [ ! -e "$file" ] || bad "^C left $file"
 done
 
-# On a device that is none (tests/modules/fake_gpu.c), with a stand-in for cuBLAS: the same clip.
-built=$(dirname "$dit")/../tests
-fake=$built/modules/fake_gpu.so blas=$built/conformance/fakes/libcublas.so.13
-if [ -e "$fake" ] && [ -e "$blas" ]; then
-    FAKE_GPU=1 ATTN_MODULE_PATH=$fake VIDEO_DIT_CUBLAS=$blas "$dit" --device cuda --verify small --quiet > stdout 2> stderr ||
-        bad "--device cuda: $(cat stdout stderr)"
-    says stdout "run by fake_gpu_all" "good"
-    FAKE_GPU=1 ATTN_MODULE_PATH=$fake VIDEO_DIT_CUBLAS=$work/none expect 3 "cuBLAS was not found" --device cuda --verify small
-fi
 expect 2 "cpu or cuda" --device gpu --verify small
 
 [ $failures -eq 0 ] && echo "video-dit: all good"

@@ -307,8 +307,11 @@ int cublasSgemm_v2(void *handle, int ta, int tb, int m, int n, int k, const floa
     if (!handle || ta != 1 || tb != 0) return 7;
     for (int j = 0; j < n; j++)
         for (int i = 0; i < m; i++) {
-            float sum = 0;
-            for (int l = 0; l < k; l++) sum += x[i * lda + l] * y[j * ldb + l];
+            float part[16] = {0}, sum = 0; /* sums apart, so that the compiler may keep them side by side */
+            for (int l = 0; l < k / 16 * 16; l += 16)
+                for (int n16 = 0; n16 < 16; n16++) part[n16] += x[i * lda + l + n16] * y[j * ldb + l + n16];
+            for (int l = k / 16 * 16; l < k; l++) sum += x[i * lda + l] * y[j * ldb + l];
+            for (int n16 = 0; n16 < 16; n16++) sum += part[n16];
             z[j * ldc + i] = *alpha * sum + (*beta != 0 ? *beta * z[j * ldc + i] : 0);
         }
     return 0;
