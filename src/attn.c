@@ -402,8 +402,7 @@ static attn_status run_in(attn_layer *l, attn_request *r, char *memory, size_t s
     if (attn_call_cancelled(&r->call))
         return attn_fail(error, ATTN_KIND_CANCELLED,
                          "the call was cancelled by the caller's flag; outputs are undefined");
-    l->dense_calls += l->report.dense != 0;
-    l->sparse_calls += l->report.kept < l->report.total;
+    attn_layer_count_blocks(l, &r->call);
     return r->joint ? attn_joint_scatter(r, mover, memory, error) : ATTN_OK;
 }
 

@@ -82,6 +82,8 @@ struct attn_context {
     attn_logged *logged;
     bool remarked; /* what is odd about the machine was said */
     bool geometry_warned;
+    bool dense_warned;              /* that sparse backends never turned sparse */
+    _Atomic int64_t sparse_calls;   /* of all layers, that left blocks out */
     _Atomic int64_t forward_states; /* that calls built */
     bool one_llm;                   /* layers of domain llm share one backend */
     const attn_backend *first_llm;  /* of the first of them, under log_lock; NULL: none yet */
@@ -123,6 +125,9 @@ attn_status attn_check_mix(attn_context *context, const char *role, int64_t head
 
 /* forward.c: sets params and forward of a call whose implementation consumes them. Fails like
  * attn_consumer_build. */
+/* After a forward: counts what its report says of blocks, and warns once when a run of denoise steps ends in
+ * which nothing ever turned sparse. */
+void attn_layer_count_blocks(attn_layer *layer, const attn_call *call);
 attn_status attn_layer_consume(attn_layer *layer, attn_request *request, attn_error *error);
 
 /* resolve.c */

@@ -211,3 +211,39 @@ attn_status attn_layer_consume(attn_layer *l, attn_request *r, attn_error *error
     r->call.forward = built ? &c->state : NULL;
     return ATTN_OK;
 }
+
+/* ---- what became of blocks ------------------------------------------------------------------------- */
+
+static bool at_last_step(const attn_call *call)
+{
+    const attn_forward_state *f = call->forward;
+    return f && f->denoise_step && f->denoise_total && f->samples > 0 &&
+           f->denoise_step[0] == f->denoise_total[0] - 1;
+}
+
+/* Exempt layers and steps are meant; that not one call of any layer left a block out is not. */
+static void warn_never_sparse(attn_layer *l)
+{
+    attn_context *c = l->context;
+    attn_lock_take(&c->log_lock);
+    bool said = c->dense_warned;
+    c->dense_warned = true;
+    attn_lock_give(&c->log_lock);
+    if (!said)
+        attn_context_log(
+            c, ATTN_LOG_WARNING,
+            "%s never turned sparse: all of its calls up to the last step were dense, this one by %s; "
+            "take fewer exempt steps and layers, or a dense backend",
+            l->current.backend->name, l->report.text + (strncmp(l->report.text, "dense:", 6) ? 0 : 6));
+}
+
+void attn_layer_count_blocks(attn_layer *l, const attn_call *call)
+{
+    attn_context *c = l->context;
+    int dense = l->report.dense != 0, sparse = l->report.kept < l->report.total;
+    l->dense_calls += dense;
+    l->sparse_calls += sparse;
+    if (sparse) atomic_fetch_add_explicit(&c->sparse_calls, 1, memory_order_relaxed);
+    if (dense && at_last_step(call) && !atomic_load_explicit(&c->sparse_calls, memory_order_relaxed))
+        warn_never_sparse(l);
+}

@@ -11,17 +11,17 @@
 #include "backends/flash.h"
 #include "backends/pooled.h"
 #include "sparse/cubes.h"
+#include "sparse/schedule.h"
 
 enum { BLOCK = 128, BLOCKS_LEAST = 32 };
 
 typedef struct settings {
     double sparsity;
-    int64_t start_step, end_step, prefix, block, least;
+    sparse_schedule schedule;
+    int64_t prefix, block, least;
     int64_t grid[3];
     int has_grid;
     const char *precision;
-    const int64_t *layers;
-    int64_t layer_count;
 } settings;
 
 /* ---- settings --------------------------------------------------------------------------------------- */
@@ -45,76 +45,31 @@ static attn_status read_settings(const attn_params *params, settings *s, attn_er
     attn_status status;
     *s = (settings){.sparsity = 0.8, .block = BLOCK, .least = BLOCKS_LEAST, .precision = "bf16"};
     if ((status = attn_params_number(params, "sparsity", 0, 1, &s->sparsity, error)) ||
-        (status = attn_params_int(params, "start_step", 0, INT32_MAX, &s->start_step, error)) ||
-        (status = attn_params_int(params, "end_step", 0, INT32_MAX, &s->end_step, error)) ||
+        (status = sparse_schedule_read(params, &s->schedule, error)) ||
         (status = attn_params_int(params, "prefix_length", 0, INT64_MAX / 4, &s->prefix, error)) ||
         (status = attn_params_int(params, "block_size", 16, 1024, &s->block, error)) ||
         (status = attn_params_int(params, "blocks_least", 1, INT32_MAX, &s->least, error)) ||
-        (status = attn_params_word(params, "precision", "bf16 fp8 mix", &s->precision, error)) ||
-        (status = attn_params_ints(params, "skip_layers", &s->layers, &s->layer_count, NULL, error)))
+        (status = attn_params_word(params, "precision", "bf16 fp8 mix", &s->precision, error)))
         return status;
     return read_grid(params, s, error);
 }
 
 /* ---- when it is dense -------------------------------------------------------------------------------- */
 
-static int exempt_layer(const settings *s, int64_t layer)
-{
-    for (int64_t i = 0; layer >= 0 && i < s->layer_count; i++)
-        if (s->layers[i] == layer) return 1;
-    return 0;
-}
-
-/* Whether the step is among the dense ones at the beginning or the end; the same for all samples of a call.
- */
-static attn_status exempt_step(const attn_call *call, const settings *s, int *dense, int64_t *step,
-                               attn_error *error)
-{
-    const attn_forward_state *f = call->forward;
-    *dense = 0;
-    if (!s->start_step && !s->end_step) return ATTN_OK;
-    if (!f || !f->denoise_step || (s->end_step && !f->denoise_total))
-        return attn_fail(error, ATTN_KIND_INVALID_VALUE,
-                         "RAINFUSION_ATTN has start_step %" PRId64 " and end_step %" PRId64
-                         " but the forward publishes no %s; publish it, or set both to 0",
-                         s->start_step, s->end_step,
-                         f && f->denoise_step ? "number of steps" : "denoise step");
-    for (int64_t b = 0; b < call->problem->batch; b++) {
-        int64_t at = f->denoise_step[b], total = s->end_step ? f->denoise_total[b] : 0;
-        int exempt = at < s->start_step || (s->end_step && at >= total - s->end_step);
-        if (b > 0 && exempt != *dense)
-            return attn_fail(error, ATTN_KIND_INVALID_VALUE,
-                             "sample %" PRId64 " of the call is at step %" PRId64 " and sample 0 at %" PRId64
-                             ", one dense and one sparse; run them in calls of their own",
-                             b, at, *step);
-        *dense = exempt;
-        *step = b ? *step : at;
-    }
-    return ATTN_OK;
-}
-
 /* Fills the reason of a dense pass; "" when the call is sparse. */
 static attn_status dense_reason(const attn_call *call, const settings *s, char *text, size_t bytes,
                                 attn_error *error)
 {
-    int dense;
-    int64_t step = 0, video = call->problem->q_len - s->prefix;
-    text[0] = 0;
+    int64_t video = call->problem->q_len - s->prefix;
     if (s->sparsity <= 0) {
         snprintf(text, bytes, "dense:sparsity is 0");
         return ATTN_OK;
     }
-    if (exempt_layer(s, call->layer_index)) {
-        snprintf(text, bytes, "dense:layer %" PRId64 " is exempt", call->layer_index);
-        return ATTN_OK;
-    }
-    attn_status status = exempt_step(call, s, &dense, &step, error);
-    if (status) return status;
-    if (dense) snprintf(text, bytes, "dense:step %" PRId64 " is exempt", step);
-    if (!dense && video / s->block < s->least)
+    attn_status status = sparse_schedule_ask(&s->schedule, "RAINFUSION_ATTN", call, text, bytes, error);
+    if (!status && !text[0] && video / s->block < s->least)
         snprintf(text, bytes, "dense:%" PRId64 " video rows are below %" PRId64 " blocks of %" PRId64, video,
                  s->least, s->block);
-    return ATTN_OK;
+    return status;
 }
 
 static attn_status check_layout(const attn_call *call, const settings *s, attn_error *error)

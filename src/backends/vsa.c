@@ -3,7 +3,7 @@
  * attention is exact. With a learned gate, attention over the means is added, times the gate.
  *
  * Parameters: topk (64) or sparsity; vsa_dit_seq_shape, or latent_shape and patch_size; block_size (4 x 8 x
- * 8); gate_compress; preserve_vsa_all_blocks. */
+ * 8); gate_compress; preserve_vsa_all_blocks; start_step, end_step, skip_layers (sparse/schedule.h). */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,6 +12,7 @@
 #include "backends/flash.h"
 #include "backends/pooled.h"
 #include "sparse/cubes.h"
+#include "sparse/schedule.h"
 
 enum { TOPK = 64, TOKENS_LEAST = 8, TOKENS_MOST = 1024 };
 
@@ -21,6 +22,7 @@ typedef struct settings {
     double sparsity; /* negative: topk holds */
     int32_t preserve;
     const DLTensor *gate;
+    sparse_schedule schedule;
 } settings;
 
 /* ---- conditions ------------------------------------------------------------------------------------ */
@@ -86,6 +88,7 @@ static attn_status read_settings(const attn_call *call, settings *s, attn_error 
     if ((status = attn_params_int(call->params, "topk", 1, INT32_MAX, &s->topk, error)) ||
         (status = attn_params_number(call->params, "sparsity", 0, 1, &s->sparsity, error)) ||
         (status = attn_params_bool(call->params, "preserve_vsa_all_blocks", &s->preserve, error)) ||
+        (status = sparse_schedule_read(call->params, &s->schedule, error)) ||
         (status = pooled_three(call->params, "block_size", s->cube, &given, error)))
         return status;
     return read_gate(call->params, s, error);
@@ -175,7 +178,12 @@ static attn_status run(const attn_host *host, const void *state, const attn_call
     if (!report) report = &none;
     int64_t length = call->problem->q_len;
     attn_status status = read_settings(call, &s, error);
+    if (!status)
+        status =
+            sparse_schedule_ask(&s.schedule, "FASTVIDEO_VSA", call, report->text, sizeof report->text, error);
     if (status) return status;
+    int exempt = report->text[0] != 0;
+    if (exempt && !s.gate) return run_dense(host, state, call, error);
     if (!grid_is_told(call) && is_dense(&s, NULL, s.topk, length, report->text, sizeof report->text))
         return run_dense(host, state, call, error);
     if ((status = read_grid(call, &s, error)) || (status = make_cubes(call, &s, &cubes, error)))
@@ -183,6 +191,7 @@ static attn_status run(const attn_host *host, const void *state, const attn_call
     int64_t asked = s.sparsity >= 0 ? sparse_keep_of(s.sparsity, cubes.cubes) : s.topk;
     if (is_dense(&s, &cubes, asked, length, report->text, sizeof report->text))
         return run_dense(host, state, call, error);
+    if (exempt) asked = cubes.cubes; /* the gate still adds its part */
     if (s.gate && call->lse)
         return attn_fail(
             error, ATTN_KIND_FEATURE_UNSUPPORTED,
