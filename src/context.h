@@ -125,10 +125,10 @@ attn_status attn_check_mix(attn_context *context, const char *role, int64_t head
 
 /* forward.c: sets params and forward of a call whose implementation consumes them. Fails like
  * attn_consumer_build. */
+attn_status attn_layer_consume(attn_layer *layer, attn_request *request, attn_error *error);
 /* After a forward: counts what its report says of blocks, and warns once when a run of denoise steps ends in
  * which nothing ever turned sparse. */
 void attn_layer_count_blocks(attn_layer *layer, const attn_call *call);
-attn_status attn_layer_consume(attn_layer *layer, attn_request *request, attn_error *error);
 
 /* resolve.c */
 /* Reads what domain and llm say; heads are those of a layer, 0 where there is none. Strings stay the
