@@ -16,10 +16,21 @@ static int64_t ceil_div(int64_t n, int64_t by)
     return (n + by - 1) / by;
 }
 
+/* Tiles of one size, of one head each. */
+static flash_tiles cut_tiles(const flash_plan *plan, int64_t q_len, int64_t kv_len, int64_t group)
+{
+    flash_tiles t = {.rows = plan->tile, .heads = 1, .head_blocks = group};
+    t.row_blocks = ceil_div(q_len, t.rows);
+    t.keys = attn_round_up(plan->tile, plan->kernels.panel);
+    t.key_blocks = ceil_div(kv_len, t.keys);
+    return t;
+}
+
 /* Blocks of nearly equal size: the number of blocks first, then the size. */
 flash_tiles flash_cut(const flash_plan *plan, int64_t q_len, int64_t kv_len, int64_t group)
 {
     flash_tiles t = {.rows = 1, .heads = 1};
+    if (plan->tile) return cut_tiles(plan, q_len, kv_len, group);
     if (q_len > 0) t.rows = ceil_div(q_len, ceil_div(q_len, plan->row_cap));
     t.row_blocks = ceil_div(q_len, t.rows);
     if (q_len > 0 && q_len <= plan->row_cap / 2) {
@@ -50,17 +61,17 @@ static size_t place(size_t *total, int64_t count, size_t size)
 }
 
 /* Which kinds of unit a problem can have: those with few rows, and the others. */
-static int has_few(const attn_problem *p)
+static int has_few(const flash_plan *plan, const attn_problem *p)
 {
-    if (p->block_q > 0) return 0; /* lists are walked in the packed form only */
+    if (p->block_q > 0 || plan->tile) return 0; /* lists and tiles are walked in the packed form only */
     int64_t rows = flash_rows_most(p);
     if ((p->features & ATTN_FEATURE(PACKED) && !p->selected) || p->kv_heads <= 0) return 1;
     return rows <= FLASH_ROWS_FEW && p->heads / p->kv_heads * rows <= FLASH_ROWS_FEW;
 }
 
-static int has_many(const attn_problem *p)
+static int has_many(const flash_plan *plan, const attn_problem *p)
 {
-    return !has_few(p) || (p->features & ATTN_FEATURE(PACKED) && !p->selected);
+    return !has_few(plan, p) || (p->features & ATTN_FEATURE(PACKED) && !p->selected);
 }
 
 static void lay_out_slot(flash_plan *plan, const attn_problem *p)
@@ -68,7 +79,7 @@ static void lay_out_slot(flash_plan *plan, const attn_problem *p)
     flash_layout *l = &plan->layout;
     const attn_kernels *k = &plan->kernels;
     size_t element = (size_t)k->packed_bytes, total = sizeof(flash_slot);
-    int64_t keys = has_many(p) ? attn_round_up(flash_keys_most(p), k->panel) : 0;
+    int64_t keys = has_many(plan, p) ? attn_round_up(flash_keys_most(p), k->panel) : 0;
     int64_t blocks = ceil_div(flash_keys_most(p), plan->key_cap);
     if (plan->kv_blocks > 0) {
         flash_tiles t = flash_cut_map(plan, p, 1);
@@ -76,10 +87,11 @@ static void lay_out_slot(flash_plan *plan, const attn_problem *p)
         if (__builtin_mul_overflow(t.key_blocks, t.keys, &keys)) keys = INT64_MAX;
     }
     int64_t padded = attn_round_up(p->value_head_dim, k->lanes);
-    l->blocks = place(&total, has_many(p) ? blocks : 0, sizeof(flash_block));
+    l->blocks = place(&total, has_many(plan, p) ? blocks : 0, sizeof(flash_block));
     l->keys = place(&total, keys, (size_t)attn_round_up(p->head_dim, k->pair) * element);
     l->values = place(&total, keys, (size_t)padded * element);
-    l->parts = place(&total, has_few(p) ? blocks * FLASH_ROWS_FEW : 0, (size_t)(padded + 2) * sizeof(float));
+    l->parts =
+        place(&total, has_few(plan, p) ? blocks * FLASH_ROWS_FEW : 0, (size_t)(padded + 2) * sizeof(float));
     l->slot_bytes = total;
 }
 
@@ -88,7 +100,7 @@ static void lay_out_scratch(flash_plan *plan, const attn_problem *p)
     flash_layout *l = &plan->layout;
     const attn_kernels *k = &plan->kernels;
     int64_t rows = plan->row_cap, d = p->head_dim, dv = p->value_head_dim;
-    int64_t part = has_few(p) ? plan->key_cap : 0, padded = attn_round_up(dv, k->lanes);
+    int64_t part = has_few(plan, p) ? plan->key_cap : 0, padded = attn_round_up(dv, k->lanes);
     size_t total = 0;
     size_t packed = attn_packed_queries(k, (int32_t)rows, d),
            direct = attn_direct_queries(k, FLASH_ROWS_FEW, d);
@@ -111,7 +123,7 @@ static void lay_out_scratch(flash_plan *plan, const attn_problem *p)
     int64_t pointers = part || plan->gathers ? plan->key_cap + ATTN_ROWS_AHEAD : 0;
     l->key_rows = place(&total, pointers, sizeof(void *));
     l->value_rows = place(&total, pointers, sizeof(void *));
-    l->gathered = place(&total, plan->gathers && has_many(p) ? plan->key_cap : 0,
+    l->gathered = place(&total, plan->gathers && has_many(plan, p) ? plan->key_cap : 0,
                         (size_t)(d > dv ? d : dv) * flash_element_bytes((attn_dtype)plan->type));
     l->bits = place(&total, p->selected ? p->kv_len / 64 + 1 : 0, sizeof(uint64_t));
     l->scratch_bytes = total;
@@ -201,6 +213,7 @@ static attn_status make_plan(flash_plan *made, const attn_host *host, const attn
         return attn_fail(error, ATTN_KIND_UNKNOWN_NAME, "the cap on kernel sets cannot be met: %s", text);
     }
     flash_choose_caps(made, host, p);
+    if (made->tile) made->row_cap = made->key_cap = made->tile;
     lay_out_slot(made, p);
     lay_out_scratch(made, p);
     made->slots = count_slots(made, host, p);
@@ -216,7 +229,7 @@ static attn_status make_plan(flash_plan *made, const attn_host *host, const attn
         (long long)p->kv_len, (long long)p->head_dim, (long long)p->value_head_dim);
 }
 
-attn_status flash_plan_make(const attn_host *host, const attn_problem *p, int64_t q_blocks, int64_t kv_blocks,
+attn_status flash_plan_make(const attn_host *host, const attn_problem *p, const flash_ask *ask,
                             flash_plan **plan, attn_workspace *workspace, attn_error *error)
 {
     const int64_t most = INT64_MAX / 1048576;
@@ -232,9 +245,10 @@ attn_status flash_plan_make(const attn_host *host, const attn_problem *p, int64_
                          sizeof *made);
     memset(made, 0, sizeof *made);
     if (p->block_q > 0) {
-        made->q_blocks = q_blocks ? q_blocks : ceil_div(p->q_len, p->block_q);
-        made->kv_blocks = kv_blocks ? kv_blocks : ceil_div(p->kv_len, p->block_k);
+        made->q_blocks = ask && ask->q_blocks ? ask->q_blocks : ceil_div(p->q_len, p->block_q);
+        made->kv_blocks = ask && ask->kv_blocks ? ask->kv_blocks : ceil_div(p->kv_len, p->block_k);
     }
+    made->tile = ask ? ask->tile : 0;
     attn_status status = make_plan(made, host, p, &workspace->shared_bytes, error);
     workspace->thread_bytes = made->layout.scratch_bytes;
     if (status == ATTN_OK)
@@ -253,7 +267,7 @@ static attn_status plan(const attn_host *host, const attn_problem *p, void **sta
                         attn_error *error)
 {
     flash_plan *made;
-    attn_status status = flash_plan_make(host, p, 0, 0, &made, workspace, error);
+    attn_status status = flash_plan_make(host, p, NULL, &made, workspace, error);
     *state = made;
     return status;
 }

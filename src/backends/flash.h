@@ -67,6 +67,7 @@ typedef struct flash_plan {
     int64_t key_cap;             /* keys of a block at most */
     int tuned;                   /* a row of the user's profile holds */
     int64_t q_blocks, kv_blocks; /* of the block map; 0: there is none */
+    int64_t tile;                /* of flash_ask */
     int32_t type;                /* of K and V as the kernels get them: an ATTN_ELEMENT */
     int32_t gathers;             /* K and V come through flash_source.c */
     float eight[256];            /* values of the 8-bit floating type that a cache stores */
@@ -83,11 +84,23 @@ typedef struct flash_tiles {
     int64_t row_parts, key_parts;
 } flash_tiles;
 
-/* Block maps whose blocks differ in size: the first row (key) of each block, and the end. NULL: all blocks
- * but the last have the size that the problem says, which is the largest otherwise. */
-typedef struct flash_starts {
-    const int64_t *rows, *keys;
-} flash_starts;
+/* What implementations that are built on this one add to a call. Zeroed fields add nothing. */
+typedef struct flash_extra {
+    /* Block maps whose blocks differ in size: the first row (key) of each block, and the end. NULL: all
+     * blocks but the last have the size that the problem says, which is the largest otherwise. */
+    const int64_t *row_starts, *key_starts;
+    /* A tile whose best score is below the running maximum of every row by a factor less than this is
+     * skipped: `skip`, or `skip_factor` divided by the keys of the sample; at most 1. Both 0: none is. */
+    double skip, skip_factor;
+    _Atomic int64_t *tiles, *skipped; /* counters, with skip or skip_factor */
+} flash_extra;
+
+/* What such an implementation asks of a plan. */
+typedef struct flash_ask {
+    int64_t q_blocks, kv_blocks; /* of a block map with starts of its own; 0: those of the problem */
+    int64_t tile; /* rows and keys of every tile but the last, no part of a tile on its own; 0: as
+                     flash chooses */
+} flash_ask;
 
 /* The cap on kernel sets for a problem: the user's, or the set that a profile names. */
 const char *flash_isa(flash_plan *plan, const attn_host *host, const attn_problem *p);
@@ -96,9 +109,8 @@ void flash_choose_caps(flash_plan *plan, const attn_host *host, const attn_probl
 
 flash_tiles flash_cut(const flash_plan *plan, int64_t q_len, int64_t kv_len, int64_t group);
 
-/* Plans for other implementations that are built on this one. q_blocks and kv_blocks: of a block map with
- * starts of its own, else 0. flash_plan_drop releases. */
-attn_status flash_plan_make(const attn_host *host, const attn_problem *p, int64_t q_blocks, int64_t kv_blocks,
+/* Plans for other implementations that are built on this one; ask may be NULL. flash_plan_drop releases. */
+attn_status flash_plan_make(const attn_host *host, const attn_problem *p, const flash_ask *ask,
                             flash_plan **plan, attn_workspace *workspace, attn_error *error);
 void flash_plan_drop(const attn_host *host, flash_plan *plan);
 
@@ -139,7 +151,7 @@ typedef struct flash_run {
     const flash_plan *plan;
     const attn_call *call;
     int64_t group; /* query heads of a key/value head */
-    flash_starts starts;
+    flash_extra extra;
     int64_t ahead; /* units that are packed before the current one is finished */
     pthread_mutex_t lock;
     flash_unit pack, attend; /* behind the lock: where both walks stand */
@@ -147,9 +159,9 @@ typedef struct flash_run {
     _Atomic int cancelled;
 } flash_run;
 
-/* The whole call: prepares the walk and runs it on the host's workers. starts may be NULL. */
+/* The whole call: prepares the walk and runs it on the host's workers. extra may be NULL. */
 attn_status flash_execute(const attn_host *host, const flash_plan *plan, const attn_call *call,
-                          const flash_starts *starts, attn_error *error);
+                          const flash_extra *extra, attn_error *error);
 
 void flash_pack(flash_run *run, const flash_item *item, char *slot, char *scratch);
 void flash_attend(flash_run *run, const flash_item *item, char *slot, char *scratch);

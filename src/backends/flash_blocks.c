@@ -160,7 +160,7 @@ void flash_place_listed(flash_rows *job, int64_t index)
 {
     const flash_run *run = job->run;
     const flash_unit *unit = job->unit;
-    const int64_t *starts = run->starts.rows;
+    const int64_t *starts = run->extra.row_starts;
     int64_t parts = unit->tiles.row_parts, size = job->p->block_q;
     int64_t number = order_of(run, unit->index)[index / parts] & 0xffffffff;
     int64_t block = number % run->plan->q_blocks;

@@ -73,7 +73,7 @@ attn_interval flash_block_keys(const flash_run *run, const flash_unit *unit, int
     const flash_tiles *t = &unit->tiles;
     if (!t->key_parts) return (attn_interval){index * t->keys, (index + 1) * t->keys};
     int64_t size = run->call->problem->block_k, block = index / t->key_parts;
-    const int64_t *starts = run->starts.keys;
+    const int64_t *starts = run->extra.key_starts;
     attn_interval keys = {starts ? starts[block] : block * size,
                           starts ? starts[block + 1] : (block + 1) * size};
     keys.lo += index % t->key_parts * t->keys;

@@ -286,6 +286,50 @@ static void add_tile_by_runs(const flash_rows *job, const flash_tile *t, tile_ed
     }
 }
 
+/* Whether the tile's best score is, for each row, so far below what the row has seen that the tile is left
+ * out. */
+static int negligible(const flash_rows *job, int edited)
+{
+    const flash_extra *extra = &job->run->extra;
+    double part = extra->skip > 0 ? extra->skip : extra->skip_factor / (double)job->unit->rows.kv_len;
+    float below = (float)log2(part < 1 ? part : 1), tops[ATTN_CHUNK_MAX], none[ATTN_CHUNK_MAX];
+    int32_t step = job->kernels->chunk;
+    for (int32_t r = 0; r < job->rows; r += step) {
+        int32_t rows = job->rows - r < step ? job->rows - r : step;
+        for (int32_t n = 0; n < rows; n++) tops[n] = -INFINITY, none[n] = 0;
+        float sums[ATTN_CHUNK_MAX];
+        memcpy(sums, none, sizeof sums);
+        /* A softmax over no columns gives the maxima alone. */
+        job->kernels->softmax(job->scores + r * ATTN_SCORE_LD, rows, 0, edited ? 1 : job->factor, 1,
+                              job->best + r * ATTN_LANES_MAX, tops, sums, none);
+        for (int32_t n = 0; n < rows; n++)
+            if (!(tops[n] == -INFINITY || tops[n] < job->top[r + n] + below)) return 0;
+    }
+    return 1;
+}
+
+/* All rows have their scores before any of them goes on, since it is the tile as a whole that is left out. */
+static void add_tile_or_skip(const flash_rows *job, const flash_tile *t, tile_edits *edits)
+{
+    const attn_kernels *k = job->kernels;
+    int any = edits->hidden || t->block->masked || edits->use_mask || job->cap > 0;
+    int32_t chunks = attn_chunks(job->rows, k->chunk);
+    scores(job, t, 0, job->rows, job->queries, job->scores);
+    if (any) edit_rows(job, t, edits, 0, job->rows, job->scores);
+    atomic_fetch_add_explicit(job->run->extra.tiles, 1, memory_order_relaxed);
+    if (negligible(job, any)) {
+        atomic_fetch_add_explicit(job->run->extra.skipped, 1, memory_order_relaxed);
+        return;
+    }
+    for (int32_t c = 0; c < chunks; c++) {
+        int32_t r = attn_chunk_start(job->rows, chunks, c),
+                rows = attn_chunk_start(job->rows, chunks, c + 1) - r;
+        float *s = job->scores + r * ATTN_SCORE_LD;
+        softmax(job, t, r, rows, s, any ? 1 : job->factor);
+        values(job, t, r, rows, s, 0, t->keys, job->decay + r);
+    }
+}
+
 void flash_do_tile(const flash_rows *job, const flash_tile *t)
 {
     tile_edits edits = {.use_mask = job->masked_rows};
@@ -301,6 +345,8 @@ void flash_do_tile(const flash_rows *job, const flash_tile *t)
     if (t->block->masked) flash_key_keep(job->run, job->unit, t->first, t->keys, job->key_keep);
     if ((edits.hidden || t->block->masked || edits.use_mask || edits.use_tree) && broken(job, t))
         add_tile_by_runs(job, t, &edits);
+    else if (job->run->extra.tiles)
+        add_tile_or_skip(job, t, &edits);
     else
         add_tile(job, t, &edits);
 }

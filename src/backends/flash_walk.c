@@ -39,7 +39,7 @@ static int next_unit(const flash_run *run, flash_unit *unit)
         int map = run->call->blocks.counts != NULL;
         unit->tiles = map ? flash_cut_map(run->plan, p, run->group)
                           : flash_cut(run->plan, unit->rows.q_len, keys, run->group);
-        unit->few = !map && run->group * unit->rows.q_len <= FLASH_ROWS_FEW;
+        unit->few = !map && !run->plan->tile && run->group * unit->rows.q_len <= FLASH_ROWS_FEW;
         int64_t step = flash_pack_step(run, unit), packs = (unit->tiles.key_blocks + step - 1) / step;
         unit->packs = packs > 0 ? packs : 1;
         unit->attends = unit->tiles.row_blocks * unit->tiles.head_blocks;
@@ -119,12 +119,12 @@ static void task(void *arg, int64_t index, int32_t worker)
 }
 
 attn_status flash_execute(const attn_host *host, const flash_plan *plan, const attn_call *call,
-                          const flash_starts *starts, attn_error *error)
+                          const flash_extra *extra, attn_error *error)
 {
     const attn_problem *p = call->problem;
     if (p->batch <= 0 || p->heads <= 0 || p->kv_heads <= 0 || p->q_len <= 0) return ATTN_OK;
     flash_run run = {.plan = plan, .call = call, .group = p->heads / p->kv_heads};
-    if (starts) run.starts = *starts;
+    if (extra) run.extra = *extra;
     run.pack.number = run.pack.index = run.attend.number = run.attend.index = -1;
     run.ahead = plan->slots > 1 && call->workers > 1;
     for (int64_t i = 0; i < plan->slots; i++) {

@@ -189,7 +189,7 @@ static void scatter(void *arg, int64_t index, int32_t worker)
 static attn_status attend(job *j, attn_error *error)
 {
     attn_problem p = j->inner;
-    flash_starts starts = {j->spec->starts, j->spec->starts};
+    flash_extra extra = {.row_starts = j->spec->starts, .key_starts = j->spec->starts};
     p.heads = p.kv_heads = j->heads;
     attn_call call = {.size = sizeof call,
                       .problem = &p,
@@ -216,7 +216,7 @@ static attn_status attend(job *j, attn_error *error)
                                      .block_k = j->spec->largest,
                                      .q_blocks = j->spec->blocks,
                                      .kv_blocks = j->spec->blocks};
-    return flash_execute(j->host, j->plan, &call, &starts, error);
+    return flash_execute(j->host, j->plan, &call, &extra, error);
 }
 
 static attn_status run_group(job *j, attn_error *error)
@@ -314,7 +314,8 @@ static attn_status prepare(job *j, attn_error *error)
     attn_status status = read_gate(j, error);
     if (status) return status;
     set_inner(j);
-    status = flash_plan_make(j->host, &j->inner, s->blocks, s->blocks, &j->plan, &j->flash, error);
+    const flash_ask ask = {.q_blocks = s->blocks, .kv_blocks = s->blocks};
+    status = flash_plan_make(j->host, &j->inner, &ask, &j->plan, &j->flash, error);
     if (status) return status;
     j->kernels = &j->plan->kernels;
     j->stride = (j->flash.thread_bytes + 63) / 64 * 64;
@@ -364,7 +365,7 @@ attn_status pooled_plan(const attn_host *host, const attn_problem *p, void **sta
                         attn_error *error)
 {
     flash_plan *dense;
-    attn_status status = flash_plan_make(host, p, 0, 0, &dense, workspace, error);
+    attn_status status = flash_plan_make(host, p, NULL, &dense, workspace, error);
     *state = dense;
     return status;
 }
