@@ -81,7 +81,7 @@ static void lay_out_slot(flash_plan *plan, const attn_problem *p)
     size_t element = (size_t)k->packed_bytes, total = sizeof(flash_slot);
     int64_t keys = has_many(plan, p) ? attn_round_up(flash_keys_most(p), k->panel) : 0;
     int64_t blocks = ceil_div(flash_keys_most(p), plan->key_cap);
-    if (plan->kv_blocks > 0) {
+    if (p->block_q > 0) {
         flash_tiles t = flash_cut_map(plan, p, 1);
         blocks = t.key_blocks;
         if (__builtin_mul_overflow(t.key_blocks, t.keys, &keys)) keys = INT64_MAX;
@@ -137,7 +137,7 @@ static int64_t count_slots(const flash_plan *plan, const attn_host *host, const 
     if (p->selected > 0) units = flash_listed_units(p);
     int64_t slots = threads == 1 ? 1 : threads + 1;
     if (threads > 1 && !(p->features & ATTN_FEATURE(PACKED)) && p->kv_heads > 0) {
-        flash_tiles t = plan->kv_blocks > 0
+        flash_tiles t = p->block_q > 0
                             ? flash_cut_map(plan, p, p->heads / p->kv_heads)
                             : flash_cut(plan, flash_rows_most(p), flash_keys_most(p), p->heads / p->kv_heads);
         int64_t items = t.row_blocks * t.head_blocks;
@@ -220,7 +220,7 @@ static attn_status make_plan(flash_plan *made, const attn_host *host, const attn
     *shared = 0;
     place(shared, made->slots, made->layout.slot_bytes);
     made->layout.lists = place(shared, 1, flash_list_bytes(p));
-    if (made->kv_blocks > 0) flash_lay_out_map(made, p, shared);
+    if (p->block_q > 0) flash_lay_out_map(made, p, shared);
     if (made->layout.slot_bytes < SIZE_MAX && *shared < SIZE_MAX) return ATTN_OK;
     return attn_fail(
         error, ATTN_KIND_OUT_OF_MEMORY,

@@ -1,6 +1,7 @@
 /* block_map.c: block maps as values, and calls that carry one, against the masked double evaluation. */
 #include "support.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -253,6 +254,26 @@ static void unlisted_keys_may_hold_anything(void **state)
     }
 }
 
+/* A sequence without keys has lists without entries. */
+static void no_keys_and_no_rows(void **state)
+{
+    (void)state;
+    FOR_BACKENDS(backend)
+    for (int rows = 0; rows < 2; rows++) {
+        test_call c;
+        attn_block_map *map = NULL;
+        attn_block_shape s = shape_of(1, 2, rows ? 70 : 0, 0, 64, 64);
+        call_make(&c, *backend, ATTN_F32, (dims){1, rows ? 70 : 0, 0, 2, 2, 16, 16});
+        assert_int_equal(attn_block_map_new(&s, &map, &c.error), ATTN_OK);
+        c.args.block_map = map;
+        call_run(&c);
+        tensor_all_near(*backend, &c.out, 0, 0);
+        tensor_all_near(*backend, &c.lse, -INFINITY, 0);
+        attn_block_map_free(map);
+        call_free(&c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -262,6 +283,7 @@ int main(void)
         cmocka_unit_test(shapes_that_cannot_be),
         cmocka_unit_test(random_maps),
         cmocka_unit_test(unlisted_keys_may_hold_anything),
+        cmocka_unit_test(no_keys_and_no_rows),
     };
     return cmocka_run_group_tests_name("block_map", tests, NULL, NULL);
 }
