@@ -95,5 +95,6 @@ void attn_llm_fill_answer(const attn_facts *f, const attn_config *config, const 
     if (attn_llm_names[name].per_head == ATTN_LLM_FLASH_3_4)
         a->flash_version = attn_llm_flash_version(f, q, q->head_size);
     if (has_switch(name)) fill_trtllm(f, &config->llm, q, choice);
-    if (attn_llm_names[name].mla) fill_prefill(f, &config->llm, q, choice);
+    /* On cpu one implementation does both. */
+    if (attn_llm_names[name].mla && strcmp(f->platform, "cpu")) fill_prefill(f, &config->llm, q, choice);
 }

@@ -2,6 +2,7 @@
  * layers. */
 #include "support.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -515,6 +516,62 @@ static void live_cpu_obeys_or_refuses(void **state)
     attn_close(context);
 }
 
+/* What a layer of a domain computes on this machine, and who. */
+static float run_layer(attn_context *context, const attn_layer_options *site, char *who, size_t bytes)
+{
+    static float q[6 * 2 * 8], k[6 * 2 * 8], v[6 * 2 * 8], out[6 * 2 * 8];
+    static int64_t shape[] = {1, 6, 2, 8};
+    DLTensor t[4];
+    float *data[] = {q, k, v, out};
+    for (int i = 0; i < 4; i++) t[i] = (DLTensor){data[i], {kDLCPU, 0}, 4, {kDLFloat, 32, 1}, shape, NULL, 0};
+    for (int i = 0; i < 6 * 2 * 8; i++)
+        q[i] = (float)(i % 7) - 3, k[i] = (float)(i % 5) - 2, v[i] = (float)(i % 11);
+    memset(out, 0xff, sizeof out);
+    attn_error error = ATTN_ERROR_INIT;
+    attn_layer *layer = NULL;
+    attn_layer_info info = {.size = sizeof info};
+    attn_args args = {.size = sizeof args, .q = &t[0], .k = &t[1], .v = &t[2], .out = &t[3]};
+    if (attn_layer_open(context, site, &layer, &error) || attn_forward(layer, &args, &error))
+        fail_msg("%s", error.text);
+    attn_layer_get_info(layer, &info);
+    snprintf(who, bytes, "%s/%s via %s", info.backend, info.implementation, info.source);
+    attn_layer_close(layer);
+    return out[6 * 2 * 8 - 1];
+}
+
+static void layers_of_every_domain_run(void **state)
+{
+    (void)state;
+    char who[1400];
+    attn_context *context = NULL;
+    attn_error error = ATTN_ERROR_INIT;
+    attn_options o = {.size = sizeof o, .flags = ATTN_OPEN_IGNORE_ENV, .module_path = "", .platform = "cpu"};
+    assert_int_equal(attn_open(&o, &context, &error), 0);
+    attn_layer_options site = {.size = sizeof site, .heads = 2, .head_dim = 8, .dtype = ATTN_F32};
+    float exact = run_layer(context, &site, who, sizeof who);
+    site.domain = ATTN_DOMAIN_LLM;
+    assert_true(fabsf(run_layer(context, &site, who, sizeof who) - exact) < 1e-4f);
+    assert_memory_equal(who, "CPU_ATTN/", 9);
+    holds(who, "via platform default");
+    /* A name can be pointed at another implementation and back; that of another domain is not touched. */
+    assert_int_equal(attn_override_set(context, "llm:CPU_ATTN", "cpu_reference", &error), 0);
+    assert_true(fabsf(run_layer(context, &site, who, sizeof who) - exact) < 1e-4f);
+    holds(who, "CPU_ATTN/cpu_reference");
+    assert_int_equal(attn_override_set(context, "llm:CPU_ATTN", NULL, &error), 0);
+    run_layer(context, &site, who, sizeof who);
+    holds(who, "CPU_ATTN/cpu_flash");
+    site.domain = ATTN_DOMAIN_VISION;
+    assert_true(fabsf(run_layer(context, &site, who, sizeof who) - exact) < 1e-4f);
+    assert_memory_equal(who, "sdpa/", 5);
+    attn_close(context);
+    o.llm_backend = "flex_attention";
+    assert_int_equal(attn_open(&o, &context, &error), 0);
+    site.domain = ATTN_DOMAIN_LLM;
+    assert_true(fabsf(run_layer(context, &site, who, sizeof who) - exact) < 1e-4f);
+    holds(who, "FLEX_ATTENTION/cpu_reference via --attention-backend");
+    attn_close(context);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(flash_versions),
@@ -535,6 +592,7 @@ int main(void)
                                        cmocka_unit_test(combinations),
                                        cmocka_unit_test(a_mix_is_refused_on_request),
                                        cmocka_unit_test(vision_encoders_have_a_list),
-                                       cmocka_unit_test(live_cpu_obeys_or_refuses)};
+                                       cmocka_unit_test(live_cpu_obeys_or_refuses),
+                                       cmocka_unit_test(layers_of_every_domain_run)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
