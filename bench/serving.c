@@ -104,15 +104,35 @@ static int64_t most_blocks(const workload *w, int64_t block)
     return most;
 }
 
-/* Pages in an order without rule: multiples of a number that has no factor in common with their count. */
+static uint32_t draw(void)
+{
+    static uint32_t x = 12345;
+    x ^= x << 13, x ^= x >> 17, x ^= x << 5;
+    return x;
+}
+
+/* Pages in an order without rule. */
+static int32_t *shuffled(int64_t pages)
+{
+    int32_t *order = malloc((size_t)pages * sizeof *order);
+    if (!order) stop("no memory for the pages");
+    for (int64_t i = 0; i < pages; i++) order[i] = (int32_t)i;
+    for (int64_t i = pages - 1; i > 0; i--) {
+        int64_t j = draw() % (i + 1);
+        int32_t held = order[i];
+        order[i] = order[j], order[j] = held;
+    }
+    return order;
+}
+
 static void fill_pages(batch *t, const workload *w, int64_t block, int64_t pages)
 {
     int64_t next = 0, row = KV_HEADS * D * 2, first = 0, width = t->table.shape[1];
-    int32_t *table = t->table.dl.data;
+    int32_t *table = t->table.dl.data, *order = shuffled(pages);
     for (int b = 0; b < w->count; b++) {
         int64_t keys = w->requests[b].keys;
         for (int64_t n = 0; n * block < keys; n++, next++) {
-            int64_t page = next * 7919 % pages, rows = keys - n * block < block ? keys - n * block : block;
+            int64_t page = order[next], rows = keys - n * block < block ? keys - n * block : block;
             table[b * width + n] = (int32_t)page;
             memcpy((char *)t->pages_k.dl.data + page * block * row,
                    (char *)t->k.dl.data + (first + n * block) * row, (size_t)(rows * row));
@@ -121,6 +141,7 @@ static void fill_pages(batch *t, const workload *w, int64_t block, int64_t pages
         }
         first += keys;
     }
+    free(order);
 }
 
 static void fill_vectors(batch *t, const workload *w)
@@ -141,7 +162,6 @@ static void make_batch(batch *t, const workload *w, int64_t block)
         queries += w->requests[b].queries, keys += w->requests[b].keys;
         pages += (w->requests[b].keys + block - 1) / block;
     }
-    pages += pages % 7919 == 0;
     make(&t->q, ATTN_BF16, 3, (int64_t[]){queries, HEADS, D});
     make(&t->out, ATTN_BF16, 3, t->q.shape);
     make(&t->dense_out, ATTN_BF16, 3, t->q.shape);
