@@ -74,6 +74,28 @@ static int has_many(const flash_plan *plan, const attn_problem *p)
     return !has_few(plan, p) || (p->features & ATTN_FEATURE(PACKED) && !p->selected);
 }
 
+/* Heads of one token lie side by side, so a unit with few rows takes several of them block by block: their
+ * rows are then found in the same pages of memory. Each head is computed as if it were alone, so this changes
+ * no bit and may look at the threads: all of them need work. */
+static int64_t choose_kv_step(const flash_plan *plan, const attn_host *host, const attn_problem *p)
+{
+    enum { HEADS_MOST = 8, ITEMS_LEAST = 4 };
+    int64_t threads = host->threads > 1 ? host->threads : 0,
+            step = p->kv_heads < HEADS_MOST ? p->kv_heads : HEADS_MOST;
+    int64_t keys = flash_keys_most(p), samples = p->batch;
+    if (!has_few(plan, p) || samples <= 0 || step < 1) return 1;
+    if (p->features & ATTN_FEATURE(PACKED) && !p->block_size) keys /= samples;
+    int64_t blocks = ceil_div(keys, plan->key_cap), items = 0;
+    /* The results of a block of keys take no more room than its keys and values would in packed form. */
+    int64_t floats = attn_round_up(p->value_head_dim, plan->kernels.lanes) + 2;
+    while (step > 1 && step * FLASH_ROWS_FEW * floats > plan->key_cap * (p->head_dim + p->value_head_dim))
+        step /= 2;
+    while (step > 1 && (__builtin_mul_overflow(samples, blocks, &items) ||
+                        items * ceil_div(p->kv_heads, step) < ITEMS_LEAST * threads))
+        step /= 2;
+    return step;
+}
+
 static void lay_out_slot(flash_plan *plan, const attn_problem *p)
 {
     flash_layout *l = &plan->layout;
@@ -90,8 +112,8 @@ static void lay_out_slot(flash_plan *plan, const attn_problem *p)
     l->blocks = place(&total, has_many(plan, p) ? blocks : 0, sizeof(flash_block));
     l->keys = place(&total, keys, (size_t)attn_round_up(p->head_dim, k->pair) * element);
     l->values = place(&total, keys, (size_t)padded * element);
-    l->parts =
-        place(&total, has_few(plan, p) ? blocks * FLASH_ROWS_FEW : 0, (size_t)(padded + 2) * sizeof(float));
+    l->parts = place(&total, has_few(plan, p) ? blocks * plan->kv_step * FLASH_ROWS_FEW : 0,
+                     (size_t)(padded + 2) * sizeof(float));
     l->slot_bytes = total;
 }
 
@@ -214,6 +236,7 @@ static attn_status make_plan(flash_plan *made, const attn_host *host, const attn
     }
     flash_choose_caps(made, host, p);
     if (made->tile) made->row_cap = made->key_cap = made->tile;
+    made->kv_step = choose_kv_step(made, host, p);
     lay_out_slot(made, p);
     lay_out_scratch(made, p);
     made->slots = count_slots(made, host, p);

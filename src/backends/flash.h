@@ -34,8 +34,8 @@ flash_caps flash_caps_of(int64_t width, int64_t cache_kib, int64_t panel);
 flash_caps flash_caps_legal(flash_caps caps, const attn_problem *p, int64_t panel);
 
 /* The workspace of a call takes at most threads * FLASH_SCRATCH_MOST + (threads + 1) * keys * (D + Dv) * 4
- * bytes, with Dv rounded up to whole vectors. The first part holds scratch and what rounding adds to the
- * packed keys. */
+ * bytes, with Dv rounded up to whole vectors; packed sequences, which may be of both kinds, twice the second
+ * part. The first part holds scratch and what rounding adds to the packed keys. */
 #define FLASH_SCRATCH_MOST 2621440
 
 /* A unit with no more rows than this does not repay packing: each block of keys is read where it is, and the
@@ -69,6 +69,7 @@ typedef struct flash_plan {
     int64_t q_blocks, kv_blocks; /* of the block map; 0: there is none */
     int64_t tile;                /* of flash_ask */
     int32_t type;                /* of K and V as the kernels get them: an ATTN_ELEMENT */
+    int64_t kv_step;             /* key/value heads of a unit with few rows: see flash_unit */
     int32_t gathers;             /* K and V come through flash_source.c */
     float eight[256];            /* values of the 8-bit floating type that a cache stores */
 } flash_plan;
@@ -136,7 +137,9 @@ typedef struct flash_unit {
     int64_t row;
     const int32_t *list; /* NULL: none; then `rows` are those of the sample, and row is 0 */
     flash_tiles tiles;
-    int few;                /* rows: blocks of keys are attended to one by one, and then merged */
+    int64_t kv_count; /* key/value heads from kv_head on that share the unit: 1, or with few rows more */
+    int64_t kv_at;    /* of these, the one at work: kv_head is its own */
+    int few;          /* rows: blocks of keys are attended to one by one, and then merged */
     int64_t packs, attends; /* items: pack (or attend to) a block of keys, attend (or merge) */
     int64_t next;           /* item */
 } flash_unit;

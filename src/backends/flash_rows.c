@@ -166,6 +166,23 @@ static float *part_of(const flash_rows *job, char *slot, int64_t index)
     return (float *)(void *)(slot + job->run->plan->layout.parts) + (size_t)index * floats;
 }
 
+/* What this worker reads next: the same keys of the next head, or after the last head the next keys of the
+ * first. Rows from `keys` on are only fetched. Returns how many there are with them. */
+static int64_t expect_heads(const flash_rows *job, const int64_t *stride, int64_t keys, int64_t known,
+                            const void **rows)
+{
+    const flash_unit *unit = job->unit;
+    attn_dtype stored = job->p->kv_dtype ? job->p->kv_dtype : job->p->dtype;
+    int64_t head = stride[2] * (int64_t)attn_dtype_bytes(stored);
+    if (unit->kv_at + 1 < unit->kv_count) {
+        int64_t more = keys < ATTN_ROWS_AHEAD ? keys : ATTN_ROWS_AHEAD;
+        for (int64_t j = 0; j < more; j++) rows[keys + j] = (const char *)rows[j] + head;
+        return keys + more;
+    }
+    for (int64_t j = keys; j < known; j++) rows[j] = (const char *)rows[j] - unit->kv_at * head;
+    return known;
+}
+
 /* Keys (or values) [first, first + keys) and those behind them that are worth fetching, as pointers: where
  * they are if the kernels can read them there, else in a copy, which ends with the block and has nothing
  * behind it. Returns how many. */
@@ -177,9 +194,11 @@ static int64_t set_rows(const flash_rows *job, int of_values, int64_t first, int
     const int64_t *stride = of_values ? p->v_stride : p->k_stride;
     int64_t width = of_values ? p->value_head_dim : p->head_dim, known = job->unit->seen.hi - first;
     if (flash_in_place(run->plan, p, stride, width)) {
+        int last = job->unit->kv_at + 1 == job->unit->kv_count;
+        if (!last || known < keys) known = keys;
         if (known > keys + ATTN_ROWS_AHEAD) known = keys + ATTN_ROWS_AHEAD;
         flash_point(run, job->unit, of_values ? job->call->v : job->call->k, stride, first, known, rows);
-        return known;
+        return expect_heads(job, stride, keys, known, rows);
     }
     flash_gather(run, job->unit, of_values, first, keys, rows, copy);
     int64_t step = width * (int64_t)flash_element_bytes((attn_dtype)run->plan->type);
@@ -198,22 +217,39 @@ static void set_direct(const flash_rows *job, flash_tile *t, int64_t start, int6
     t->value_rows = value_rows;
 }
 
-void flash_part(flash_run *run, const flash_item *item, char *slot, char *scratch)
+/* The unit of one of its heads. */
+static flash_unit head_of(const flash_unit *unit, int64_t i)
 {
-    if (item->unit.tiles.key_blocks == 0) return;
-    flash_rows job = make_rows(run, &item->unit, 0, scratch);
-    flash_block block = flash_see_block(run, &item->unit, item->index);
+    flash_unit one = *unit;
+    one.kv_head += i;
+    one.kv_at = i;
+    return one;
+}
+
+static void part_head(flash_run *run, const flash_unit *unit, int64_t index, char *slot, char *scratch)
+{
+    flash_rows job = make_rows(run, unit, 0, scratch);
+    flash_block block = flash_see_block(run, unit, index);
     flash_tile t = {0};
     clear(&job);
-    if (flash_set_tile(&job, item->index, &block, &t)) {
-        set_direct(&job, &t, item->index * item->unit.tiles.keys, block.keys, scratch);
+    if (flash_set_tile(&job, index, &block, &t)) {
+        set_direct(&job, &t, index * unit->tiles.keys, block.keys, scratch);
         load_queries(&job, 1);
         flash_do_tile(&job, &t);
     }
-    float *part = part_of(&job, slot, item->index);
+    float *part = part_of(&job, slot, unit->kv_at * unit->tiles.key_blocks + index);
     memcpy(part, job.top, (size_t)job.rows * sizeof *part);
     memcpy(part + FLASH_ROWS_FEW, job.sum, (size_t)job.rows * sizeof *part);
     memcpy(part + 2 * FLASH_ROWS_FEW, job.out, (size_t)(job.rows * flash_out_ld(&job)) * sizeof *part);
+}
+
+void flash_part(flash_run *run, const flash_item *item, char *slot, char *scratch)
+{
+    if (item->unit.tiles.key_blocks == 0) return;
+    for (int64_t i = 0; i < item->unit.kv_count; i++) {
+        flash_unit one = head_of(&item->unit, i);
+        part_head(run, &one, item->index, slot, scratch);
+    }
 }
 
 /* Adds one row of a part; parts that have seen nothing have the sum 0. */
@@ -232,13 +268,21 @@ static void add_part(const flash_rows *job, const float *part, int32_t r, double
 }
 
 /* Always in the order of the keys, so that the result does not depend on who finished first. */
-void flash_merge(flash_run *run, const flash_item *item, char *slot, char *scratch)
+static void merge_head(flash_run *run, const flash_unit *unit, char *slot, char *scratch)
 {
-    flash_rows job = make_rows(run, &item->unit, 0, scratch);
+    flash_rows job = make_rows(run, unit, 0, scratch);
     clear(&job);
-    for (int64_t n = 0; n < item->unit.tiles.key_blocks; n++) {
-        const float *part = part_of(&job, slot, n);
+    for (int64_t n = 0; n < unit->tiles.key_blocks; n++) {
+        const float *part = part_of(&job, slot, unit->kv_at * unit->tiles.key_blocks + n);
         for (int32_t r = 0; r < job.rows; r++) add_part(&job, part, r, job.natural ? LOG2E : 1);
     }
     for (int32_t r = 0; r < job.rows; r++) store_row(&job, r);
+}
+
+void flash_merge(flash_run *run, const flash_item *item, char *slot, char *scratch)
+{
+    for (int64_t i = 0; i < item->unit.kv_count; i++) {
+        flash_unit one = head_of(&item->unit, i);
+        merge_head(run, &one, slot, scratch);
+    }
 }

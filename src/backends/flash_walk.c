@@ -28,7 +28,8 @@ static int next_unit(const flash_run *run, flash_unit *unit)
 {
     const attn_problem *p = run->call->problem;
     for (;;) {
-        unit->index++;
+        unit->index += unit->kv_count;
+        unit->kv_count = 1;
         if (!locate(run, unit)) return 0;
         if (unit->rows.q_len <= 0) continue;
         unit->number++;
@@ -40,6 +41,8 @@ static int next_unit(const flash_run *run, flash_unit *unit)
         unit->tiles = map ? flash_cut_map(run->plan, p, run->group)
                           : flash_cut(run->plan, unit->rows.q_len, keys, run->group);
         unit->few = !map && !run->plan->tile && run->group * unit->rows.q_len <= FLASH_ROWS_FEW;
+        if (unit->few) unit->kv_count = run->plan->kv_step;
+        if (unit->kv_count > p->kv_heads - unit->kv_head) unit->kv_count = p->kv_heads - unit->kv_head;
         int64_t step = flash_pack_step(run, unit), packs = (unit->tiles.key_blocks + step - 1) / step;
         unit->packs = packs > 0 ? packs : 1;
         unit->attends = unit->tiles.row_blocks * unit->tiles.head_blocks;
@@ -126,6 +129,7 @@ attn_status flash_execute(const attn_host *host, const flash_plan *plan, const a
     flash_run run = {.plan = plan, .call = call, .group = p->heads / p->kv_heads};
     if (extra) run.extra = *extra;
     run.pack.number = run.pack.index = run.attend.number = run.attend.index = -1;
+    run.pack.kv_count = run.attend.kv_count = 1;
     run.ahead = plan->slots > 1 && call->workers > 1;
     for (int64_t i = 0; i < plan->slots; i++) {
         flash_slot *slot = (flash_slot *)(void *)((char *)call->shared + (size_t)i * plan->layout.slot_bytes);
