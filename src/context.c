@@ -67,7 +67,7 @@ static void init_host(attn_context *c, const attn_options *o)
                           .log = host_log,
                           .tuned = host_tuned};
     c->parallel_for = o->parallel_for ? o->parallel_for : attn_pool_parallel_for;
-    c->parallel_user = o->parallel_for ? o->parallel_user : NULL;
+    c->parallel_user = o->parallel_for ? o->parallel_user : &c->pool;
 }
 
 /* ---- opening ------------------------------------------------------------------------------------ */
@@ -78,6 +78,23 @@ static const char *setting(const attn_options *o, const char *value, const char 
     if (value || o->flags & ATTN_OPEN_IGNORE_ENV) return value;
     const char *text = getenv(variable);
     return text && *text ? text : NULL;
+}
+
+static attn_status init_spin(attn_context *c, const attn_options *o, attn_error *error)
+{
+    const char *text = o->spin_us ? NULL : setting(o, NULL, "ATTN_SPIN_US");
+    if (o->spin_us > ATTN_SPIN_US_MOST)
+        return attn_fail(error, ATTN_KIND_INVALID_VALUE,
+                         "spin_us is %d; it is 1 to %d microseconds, 0 for the default or negative for none",
+                         o->spin_us, ATTN_SPIN_US_MOST);
+    c->pool.spin_us = o->spin_us > 0 ? o->spin_us : o->spin_us < 0 ? 0 : ATTN_SPIN_US;
+    if (text && !attn_spin_read(text, &c->pool.spin_us))
+        attn_context_log(
+            c, ATTN_LOG_WARNING,
+            "ATTN_SPIN_US='%.60s' is ignored: it is no number from 0 to %d; threads stay awake for "
+            "%d microseconds",
+            text, ATTN_SPIN_US_MOST, ATTN_SPIN_US);
+    return ATTN_OK;
 }
 
 static attn_status init_threads(attn_context *c, const attn_options *o, attn_error *error)
@@ -94,6 +111,7 @@ static attn_status init_threads(attn_context *c, const attn_options *o, attn_err
     } else if (!(o->flags & ATTN_OPEN_IGNORE_ENV) && attn_threads_environment_ignored()) {
         attn_context_log(c, ATTN_LOG_WARNING, "%s", c->thread_text);
     }
+    ATTN_TRY(init_spin(c, o, error));
     if (o->parallel_for) return ATTN_OK;
     ATTN_TRY(attn_pool_acquire(error));
     c->pool_held = true;

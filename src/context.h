@@ -4,6 +4,7 @@
 
 #include "core/memory.h"
 #include "core/problem.h"
+#include "core/threads.h"
 #include "device.h"
 #include "forward.h"
 #include "platform/platform.h"
@@ -72,6 +73,7 @@ struct attn_context {
     void *trace_user;
     attn_parallel_for_fn parallel_for;
     void *parallel_user;
+    attn_pool_options pool;
     char *isa_cap; /* "" without a cap */
     char isa_text[256];
     char thread_text[256];

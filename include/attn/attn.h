@@ -636,6 +636,10 @@ typedef struct attn_options {
     const char *llm_backend; /* domain llm, as the flag --attention-backend; NULL: none */
     const char *llm_config;  /* JSON, as the flag --attention-config; its backend excludes llm_backend */
     const char *vision_backend; /* domain vision, as the flag --mm-attention-backend; NULL: none */
+    int32_t spin_us;  /* microseconds that threads of the library's own pool stay awake after a call, so that
+                         one  which follows closely finds them; at most 1000000; 0: $ATTN_SPIN_US, else 50;
+                         negative: none */
+    int32_t reserved; /* 0 */
 } attn_options;
 #define ATTN_OPEN_IGNORE_ENV 1u /* read no environment variable */
 #define ATTN_OPEN_ONE_LLM                                                                                    \

@@ -16,26 +16,29 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct job {
     struct job *next;
     attn_task_fn task;
     void *arg;
     int64_t count;
-    _Atomic int64_t cursor; /* the next index nobody has taken */
-    int32_t wanted;         /* helpers that may still join */
-    int32_t running;        /* helpers inside */
-    int32_t limit;          /* of the threads inside all calls, for helpers of this job */
+    _Atomic int64_t cursor;  /* the next index nobody has taken */
+    int32_t wanted;          /* helpers that may still join */
+    _Atomic int32_t running; /* helpers inside; changed under the lock */
+    int32_t limit;           /* of the threads inside all calls, for helpers of this job */
+    int32_t spin_us;
     int32_t has_cpus;
     uint64_t generation;
-    cpu_set_t cpus;                               /* the caller's affinity, which its helpers take over */
+    cpu_set_t cpus;                               /* where its helpers run */
     uint64_t numbers[ATTN_POOL_WORKERS_MAX / 64]; /* worker numbers in use */
 };
 
 struct worker {
     struct worker *next;
     pthread_t thread;
-    int32_t has_cpus;
+    int32_t asleep;   /* under the lock */
+    int32_t has_cpus; /* with the next: the worker's own, but under the lock while it sleeps */
     cpu_set_t cpus;
 };
 
@@ -47,12 +50,15 @@ static struct {
     int64_t references;
     int32_t allowed; /* threads that the machine allows */
     int32_t threads;
-    int32_t idle;
+    int32_t idle;   /* workers in no job: */
+    int32_t asleep; /* those that wait for a signal, */
+    int32_t awake;  /* and those that will look for a job soon */
     int32_t stopping;
     int32_t fork_handled;
     uint64_t generation; /* counts forks: a job or worker of an older generation lost its threads */
     struct worker *workers;
     struct job *jobs;       /* in order of arrival */
+    _Atomic int32_t opened; /* jobs so far, modulo 2^32; changed under the lock */
     _Atomic int32_t wanted; /* sum over jobs */
     _Atomic int32_t active; /* threads inside a call, each once */
 } pool = {.life = PTHREAD_MUTEX_INITIALIZER,
@@ -106,6 +112,7 @@ static void enqueue(struct job *job)
     struct job **end = &pool.jobs;
     while (*end) end = &(*end)->next;
     *end = job;
+    atomic_fetch_add(&pool.opened, 1);
     atomic_fetch_add(&pool.wanted, job->wanted);
 }
 
@@ -148,7 +155,7 @@ static void deactivate(void)
     atomic_fetch_sub(&pool.active, 1);
     if (atomic_load(&pool.wanted) <= 0) return;
     pthread_mutex_lock(&pool.lock);
-    if (pool.idle > 0 && joinable()) pthread_cond_signal(&pool.work);
+    if (pool.asleep > 0 && joinable()) pthread_cond_signal(&pool.work);
     pthread_mutex_unlock(&pool.lock);
 }
 
@@ -162,14 +169,76 @@ static void leave_call(void)
     if (--depth == 0) deactivate();
 }
 
+/* ---- where helpers run ------------------------------------------------------------------------- */
+
 /* A call may be confined to some CPUs; its helpers follow it there, since the pool's threads may have been
- * started by a thread with another affinity. */
-static void follow(struct worker *worker, const cpu_set_t *cpus)
+ * started by a thread with another affinity. They keep off the CPU that the caller stands on: a system that
+ * wakes a thread where the one that woke it runs moves it elsewhere only milliseconds later, and a small call
+ * is over by then. */
+static void choose_cpus(struct job *job, int32_t allowed)
 {
-    if (worker->has_cpus && CPU_EQUAL(&worker->cpus, cpus)) return;
-    worker->has_cpus = sched_setaffinity(0, sizeof *cpus, cpus) == 0;
-    worker->cpus = *cpus;
+    int cpu = sched_getcpu();
+    if (job->wanted < allowed && cpu >= 0 && cpu < CPU_SETSIZE) CPU_CLR((size_t)cpu, &job->cpus);
 }
+
+static int stands_right(const struct worker *worker, const struct job *job)
+{
+    return !job->has_cpus || (worker->has_cpus && CPU_EQUAL(&worker->cpus, &job->cpus));
+}
+
+static void follow(struct worker *worker, const struct job *job)
+{
+    if (stands_right(worker, job)) return;
+    worker->has_cpus = sched_setaffinity(0, sizeof job->cpus, &job->cpus) == 0;
+    worker->cpus = job->cpus;
+}
+
+/* Sleepers are told before they are woken, or they would wake in the wrong place. With more than a few, there
+ * are CPUs enough for the system to do well by itself. Under the lock. */
+static void place_sleepers(const struct job *job)
+{
+    enum { MOST = 16 };
+    int32_t told = 0;
+    for (struct worker *worker = pool.workers; worker && told < MOST; worker = worker->next) {
+        if (!worker->asleep || stands_right(worker, job)) continue;
+        worker->has_cpus = pthread_setaffinity_np(worker->thread, sizeof job->cpus, &job->cpus) == 0;
+        worker->cpus = job->cpus;
+        told++;
+    }
+}
+
+/* ---- waiting ---------------------------------------------------------------------------------- */
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Stays awake until the count is above `most`, or below `least`, or for so many microseconds. */
+static void spin(const _Atomic int32_t *count, int32_t least, int32_t most, int32_t microseconds)
+{
+    int64_t end = now_ns() + (int64_t)microseconds * 1000;
+    do {
+        for (int i = 0; i < 16; i++) {
+            int32_t value = atomic_load_explicit(count, memory_order_relaxed);
+            if (value < least || value > most) return;
+            relax();
+        }
+    } while (now_ns() < end);
+}
+
+/* ---- a worker's life -------------------------------------------------------------------------- */
 
 /* Joins one job and works on it; called and returns with the lock held. Returns 0 when the process was forked
  * meanwhile and this thread is the child's only one: the job's memory is then no longer its caller's. */
@@ -180,7 +249,7 @@ static int help(struct worker *worker, struct job *job)
     atomic_fetch_add(&pool.active, 1);
     pthread_mutex_unlock(&pool.lock);
 
-    if (job->has_cpus) follow(worker, &job->cpus);
+    follow(worker, job);
     depth = 1;
     int retired = run_tasks(job, number);
     depth = 0;
@@ -192,16 +261,39 @@ static int help(struct worker *worker, struct job *job)
     return 1;
 }
 
+/* Waits for something to do, with the lock held before and after: awake first, when a job has just ended. */
+static void rest(struct worker *worker, int32_t spin_us)
+{
+    if (spin_us > 0) {
+        int32_t opened = atomic_load(&pool.opened);
+        pool.awake++;
+        pthread_mutex_unlock(&pool.lock);
+        spin(&pool.opened, opened, opened, spin_us);
+        pthread_mutex_lock(&pool.lock);
+        pool.awake--;
+        return;
+    }
+    worker->asleep = 1;
+    pool.asleep++;
+    pthread_cond_wait(&pool.work, &pool.lock);
+    pool.asleep--;
+    worker->asleep = 0;
+}
+
 static void *worker_main(void *argument)
 {
     struct worker *worker = argument;
+    int32_t spin_us = 0;
     pthread_mutex_lock(&pool.lock);
     while (!pool.stopping) {
         struct job *job = joinable();
-        if (!job)
-            pthread_cond_wait(&pool.work, &pool.lock);
-        else if (!help(worker, job))
-            break;
+        if (job) {
+            spin_us = job->spin_us;
+            if (!help(worker, job)) break;
+        } else {
+            rest(worker, spin_us);
+            spin_us = 0;
+        }
     }
     pthread_mutex_unlock(&pool.lock);
     return NULL;
@@ -218,6 +310,18 @@ static void worker_signals(sigset_t *blocked)
     for (size_t i = 0; i < sizeof synchronous / sizeof *synchronous; i++) sigdelset(blocked, synchronous[i]);
 }
 
+/* The thread starts where it will work. */
+static int create(struct worker *worker)
+{
+    pthread_attr_t attributes;
+    int failed = pthread_attr_init(&attributes);
+    if (failed) return failed;
+    if (worker->has_cpus) pthread_attr_setaffinity_np(&attributes, sizeof worker->cpus, &worker->cpus);
+    failed = pthread_create(&worker->thread, &attributes, worker_main, worker);
+    pthread_attr_destroy(&attributes);
+    return failed;
+}
+
 static int spawn(const struct job *job)
 {
     sigset_t blocked, before;
@@ -228,7 +332,7 @@ static int spawn(const struct job *job)
     worker->cpus = job->cpus;
     worker_signals(&blocked);
     pthread_sigmask(SIG_SETMASK, &blocked, &before);
-    int failed = pthread_create(&worker->thread, NULL, worker_main, worker);
+    int failed = create(worker);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed) {
         free(worker);
@@ -263,31 +367,41 @@ static void open_job(struct job *job, int32_t workers)
     job->wanted = workers - 1;
     job->numbers[0] = 1; /* the caller is worker 0 */
     job->has_cpus = sched_getaffinity(0, sizeof job->cpus, &job->cpus) == 0;
-    pthread_mutex_lock(&pool.lock);
     if (job->has_cpus && CPU_COUNT(&job->cpus) < allowed) allowed = CPU_COUNT(&job->cpus);
+    if (job->has_cpus) choose_cpus(job, allowed);
+    pthread_mutex_lock(&pool.lock);
     job->limit = workers > allowed ? workers : allowed;
     job->generation = pool.generation;
     enqueue(job);
     grow(job);
-    for (int32_t i = 0; i < job->wanted && i < pool.idle; i++) pthread_cond_signal(&pool.work);
+    int32_t signals = job->wanted - pool.awake < pool.asleep ? job->wanted - pool.awake : pool.asleep;
+    if (signals > 0) place_sleepers(job);
     pthread_mutex_unlock(&pool.lock);
+    /* Without the lock, which the woken take first of all. */
+    while (signals-- > 0) pthread_cond_signal(&pool.work);
 }
 
 static void close_job(struct job *job)
 {
     pthread_mutex_lock(&pool.lock);
     dequeue(job);
+    if (job->spin_us > 0 && job->running > 0) {
+        pthread_mutex_unlock(&pool.lock);
+        spin(&job->running, 1, INT32_MAX, job->spin_us);
+        pthread_mutex_lock(&pool.lock);
+    }
     while (job->running > 0 && job->generation == pool.generation) pthread_cond_wait(&pool.done, &pool.lock);
     pthread_mutex_unlock(&pool.lock);
 }
 
 void attn_pool_parallel_for(void *user, int64_t count, int32_t workers, attn_task_fn task, void *arg)
 {
-    (void)user;
+    const attn_pool_options *options = user;
     if (count <= 0) return;
     if (workers > count) workers = (int32_t)count;
     if (workers > ATTN_POOL_WORKERS_MAX) workers = ATTN_POOL_WORKERS_MAX;
     struct job job = {.task = task, .arg = arg, .count = count};
+    job.spin_us = options ? options->spin_us : ATTN_SPIN_US;
     enter();
     if (workers > 1) open_job(&job, workers);
     run_tasks(&job, 0);
@@ -320,7 +434,7 @@ static void after_fork_child(void)
         free(worker);
     }
     pool.generation++;
-    pool.threads = pool.idle = pool.stopping = 0;
+    pool.threads = pool.idle = pool.asleep = pool.awake = pool.stopping = 0;
     pool.jobs = NULL;
     atomic_store(&pool.wanted, 0);
     atomic_store(&pool.active, depth > 0);

@@ -24,10 +24,25 @@ int64_t attn_threads_quota(const char *root);
 attn_status attn_pool_acquire(attn_error *error);
 void attn_pool_release(void);
 
-/* An attn_parallel_for_fn; needs a reference to the pool. The caller is worker 0 and always works; it never
+/* A thread of the pool that has nothing to do stays awake for so many microseconds before it sleeps, so that
+ * calls which follow one another closely need not wake anybody. Waking costs tens of microseconds, in a
+ * virtual machine hundreds. */
+#define ATTN_SPIN_US      50
+#define ATTN_SPIN_US_MOST 1000000
+
+/* Reads $ATTN_SPIN_US. Returns 0, with the number left as it is, for a text that is none or out of range. */
+int attn_spin_read(const char *text, int32_t *microseconds);
+
+/* How a context uses the pool. */
+typedef struct attn_pool_options {
+    int32_t spin_us; /* 0: sleep at once */
+} attn_pool_options;
+
+/* An attn_parallel_for_fn; needs a reference to the pool. user: const attn_pool_options, which must outlive
+ * the call; NULL: the defaults above. The caller is worker 0 and always works; it never
  * waits for a worker that is busy elsewhere, so nested and concurrent calls cannot starve, they only get
- * fewer helpers. Runnable threads of all calls together stay near the larger of the CPUs allowed and
- * `workers`. */
+ * fewer helpers. Helpers keep to the caller's CPUs, and off the one that it stands on when there are enough.
+ * Runnable threads of all calls together stay near the larger of the CPUs allowed and `workers`. */
 void attn_pool_parallel_for(void *user, int64_t count, int32_t workers, attn_task_fn task, void *arg);
 
 #endif

@@ -146,6 +146,14 @@ static int64_t environment_count(void)
     return value < 1 ? -1 : value;
 }
 
+int attn_spin_read(const char *text, int32_t *microseconds)
+{
+    int64_t value = strchr(text, ' ') ? -1 : read_number(text);
+    if (value < 0 || value > ATTN_SPIN_US_MOST) return 0;
+    *microseconds = (int32_t)value;
+    return 1;
+}
+
 int attn_threads_environment_ignored(void)
 {
     const char *text = getenv("ATTN_NUM_THREADS");

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #if defined(__SANITIZE_THREAD__)
@@ -138,7 +139,9 @@ static void counts_affinity(void **state)
 
 static void count_warning(void *user, int32_t level, const char *text)
 {
-    if (level == ATTN_LOG_WARNING && strstr(text, "ATTN_NUM_THREADS='two'")) ++*(int *)user;
+    if (level == ATTN_LOG_WARNING &&
+        (strstr(text, "ATTN_NUM_THREADS='two'") || strstr(text, "ATTN_SPIN_US='soon'")))
+        ++*(int *)user;
 }
 
 static void warns_of_a_useless_variable(void **state)
@@ -462,6 +465,95 @@ static void follows_the_caller(void **state)
     assert_int_equal(place.crashes_blocked, 0);
 }
 
+/* Helpers keep off the CPU that the caller stands on, but not when there are too few. */
+static void task_of_masks(void *arg, int64_t index, int32_t worker)
+{
+    cpu_set_t cpus;
+    (void)index;
+    usleep(500);
+    sched_getaffinity(0, sizeof cpus, &cpus);
+    if (worker > 0) atomic_store((_Atomic int32_t *)arg, CPU_COUNT(&cpus));
+}
+
+static void keeps_off_the_caller(void **state)
+{
+    (void)state;
+    cpu_set_t all;
+    int allowed = attn_threads_default(0, NULL, 0);
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    for (int32_t workers = 2; workers <= allowed + 2; workers++) {
+        _Atomic int32_t seen = 0;
+        attn_pool_parallel_for(NULL, 64, workers, task_of_masks, &seen);
+        assert_int_equal(seen, workers <= allowed ? CPU_COUNT(&all) - 1 : CPU_COUNT(&all));
+    }
+}
+
+/* ---- staying awake ---------------------------------------------------------------------------- */
+
+static double process_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* CPU seconds that the pool takes while its caller sleeps after a call. */
+static double rest_seconds(int32_t spin_us)
+{
+    static struct record record;
+    attn_pool_options options = {.spin_us = spin_us};
+    memset(&record, 0, sizeof record);
+    record.nap = 100;
+    attn_pool_parallel_for(&options, INDICES, 2, record_task, &record);
+    check_record(&record, 2);
+    double before = process_seconds();
+    usleep(300000);
+    return process_seconds() - before;
+}
+
+static void stays_awake_as_told(void **state)
+{
+    (void)state;
+    assert_true(rest_seconds(200000) > 0.005); /* other processes may take most of it */
+    assert_true(rest_seconds(0) < 0.005);
+    assert_true(rest_seconds(ATTN_SPIN_US) < 0.005);
+}
+
+static int ignored(const char *text, int32_t option)
+{
+    int warnings = 0;
+    attn_options options = {.size = sizeof options, .log = count_warning, .log_user = &warnings};
+    attn_context *context = NULL;
+    options.spin_us = option;
+    setenv("ATTN_SPIN_US", text, 1);
+    assert_int_equal(attn_open(&options, &context, NULL), ATTN_OK);
+    attn_close(context);
+    unsetenv("ATTN_SPIN_US");
+    return warnings;
+}
+
+static void reads_how_long_to_stay_awake(void **state)
+{
+    (void)state;
+    int32_t microseconds = 7;
+    assert_true(attn_spin_read("0", &microseconds));
+    assert_int_equal(microseconds, 0);
+    assert_true(attn_spin_read("1000000", &microseconds));
+    assert_int_equal(microseconds, 1000000);
+    assert_false(attn_spin_read("1000001", &microseconds));
+    assert_false(attn_spin_read("-1", &microseconds));
+    assert_false(attn_spin_read("5us", &microseconds));
+    assert_int_equal(microseconds, 1000000);
+    assert_int_equal(ignored("soon", 0), 1);
+    assert_int_equal(ignored("soon", -1), 0);
+    assert_int_equal(ignored("20", 0), 0);
+    attn_error error = ATTN_ERROR_INIT;
+    attn_context *context = NULL;
+    attn_options options = {.size = sizeof options, .spin_us = 1000001};
+    assert_int_equal(attn_open(&options, &context, &error), ATTN_INVALID_ARGUMENT);
+    assert_int_equal(error.kind, ATTN_KIND_INVALID_VALUE);
+}
+
 /* ---- fork ------------------------------------------------------------------------------------- */
 
 /* Ends with 0 when a call in the child does all its work on threads of its own. */
@@ -573,6 +665,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(waits_for_no_busy_worker, pool_open, pool_close),
         cmocka_unit_test_setup_teardown(yields_to_other_callers, pool_open, pool_close),
         cmocka_unit_test_setup_teardown(follows_the_caller, pool_open, pool_close),
+        cmocka_unit_test_setup_teardown(keeps_off_the_caller, pool_open, pool_close),
+        cmocka_unit_test_setup_teardown(stays_awake_as_told, pool_open, pool_close),
+        cmocka_unit_test(reads_how_long_to_stay_awake),
         cmocka_unit_test_setup_teardown(forks_after_use, pool_open, pool_close),
         cmocka_unit_test_setup_teardown(forks_during_others_calls, pool_open, pool_close),
         cmocka_unit_test_setup_teardown(forks_inside_a_task, pool_open, pool_close),
