@@ -13,7 +13,7 @@ struct values {
     const char *dtype;
     double scale;
     int64_t rounds;
-    int all, json, markdown, selection;
+    int all, json, markdown, selection, huge_pages;
 };
 
 /* Problems of one run, in order. */
@@ -93,6 +93,7 @@ static attn_status make_plan(struct plan *plan, const struct values *values, cha
 static attn_status open_setup(struct bench_setup *setup, const struct values *values, attn_error *error)
 {
     DLDevice device;
+    setup->huge_pages = values->huge_pages;
     attn_status status = context_device(values->context.device, &device, error);
     if (!status) status = contenders_open(&setup->set, &values->context, &values->backends, error);
     if (status) return status;
@@ -198,6 +199,8 @@ static const struct option_row rows[] = {
     OPTION_ROW_TEXT(struct values, dtype, "dtype", NULL, "NAME", "element type instead of the problems' own"),
     OPTION_ROW_INT(struct values, rounds, "rounds", "r", "N", "rounds to take the median of (default: 7)", 1,
                    BENCH_ROUNDS_MAX),
+    OPTION_ROW_FLAG(struct values, huge_pages, "huge-pages", NULL,
+                    "tensors on large pages, instead of what the system gives by itself"),
     OPTION_ROW_FLAG(struct values, selection, "selection", NULL,
                     "measures what choosing costs instead: opening, resolving, resolving again"),
     OPTION_ROW_FLAG(struct values, json, "json", NULL, "one JSON object"),

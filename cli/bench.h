@@ -36,6 +36,8 @@ struct bench_result {
     struct problem problem;
     double flop, bytes;
     double burst_rate;           /* a device's matrix units after a rest; 0: not known */
+    ceiling_samples own_read, own_read_cpu; /* bytes a second: k and v of this problem, read plainly */
+    double own_read_rate;                   /* the median of what counts; 0: not measured */
     double flop_rate, read_rate; /* ceilings in this problem's rounds, a second; 0: not known, not counted */
     double bound;                /* seconds that the ceilings allow; 0: not known */
     int bound_by_memory;
@@ -50,6 +52,7 @@ struct bench_setup {
     struct contenders set;
     int threads;
     int rounds;
+    int huge_pages; /* tensors are moved to large pages first */
     size_t cache_bytes;
     ceiling *ceiling; /* NULL on a device, which is measured with each problem */
     DLDevice device;

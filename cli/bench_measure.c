@@ -1,10 +1,12 @@
 /* bench_measure.c: times backends on one problem, interleaved with each other and with the machine's
  * ceilings. */
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "bench.h"
@@ -13,6 +15,10 @@
 #include "machine.h"
 #include "measure.h"
 
+/* Since Linux 6.1; glibc 2.36 has no name for it. */
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
 /* Calls shorter than this are repeated within a sample, so that reading the clock costs nothing. */
 #define SAMPLE_SECONDS 0.01
 /* A candidate this many times slower than the fastest is known well enough after a few rounds. */
@@ -97,6 +103,46 @@ static void refuse_all(const struct bench_setup *setup, struct bench_result *res
     *error = (attn_error)ATTN_ERROR_INIT;
 }
 
+/* ---- the tensors' own memory ------------------------------------------------------------------------ */
+
+/* Bytes from the first element on that hold nothing but elements; 0 when there are gaps. */
+static size_t dense_bytes(const DLTensor *t)
+{
+    int64_t count = 1;
+    for (int i = t->ndim; i-- > 0; count *= t->shape[i])
+        if (t->strides && t->shape[i] > 1 && t->strides[i] != count) return 0;
+    return (size_t)count * t->dtype.bits / 8;
+}
+
+/* Whatever memory a tensor has is copied to large pages, as far as it covers whole ones. */
+static attn_status to_huge_pages(const attn_args *args, attn_error *error)
+{
+    enum { HUGE = 2 << 20 };
+    const DLTensor *all[] = {args->q, args->k, args->v, args->out};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        uintptr_t first = ((uintptr_t)all[i]->data + HUGE - 1) / HUGE * HUGE,
+                  end = ((uintptr_t)all[i]->data + dense_bytes(all[i])) / HUGE * HUGE;
+        if (first < end && madvise((void *)first, end - first, MADV_COLLAPSE))
+            return cli_fail(error, ATTN_KIND_OUT_OF_MEMORY,
+                            "the system gives no large pages (error %d); run without --huge-pages", errno);
+    }
+    return ATTN_OK;
+}
+
+/* For calls that are bound by memory: k and v once, as plain reads. */
+static int read_own(struct bench_setup *setup, struct bench_result *result, const attn_args *args)
+{
+    const DLTensor *both[] = {args->k, args->v};
+    for (int i = 0; i < 2; i++) {
+        size_t bytes = dense_bytes(both[i]);
+        if (bytes > setup->cache_bytes &&
+            ceiling_read_memory(setup->ceiling, (const char *)both[i]->data + both[i]->byte_offset, bytes,
+                                &result->own_read, &result->own_read_cpu))
+            return -1;
+    }
+    return 0;
+}
+
 /* ---- samples ------------------------------------------------------------------------------------ */
 
 static attn_status take_sample(struct bench_candidate *c, const attn_args *args, int64_t repeats,
@@ -169,7 +215,8 @@ static attn_status one_round(struct bench_setup *setup, struct bench_result *res
                              int round, attn_error *error)
 {
     if (ceiling_measure(setup->ceiling, 0) ||
-        (result->bytes > (double)setup->cache_bytes && ceiling_measure_read(setup->ceiling)))
+        (result->bytes > (double)setup->cache_bytes && ceiling_measure_read(setup->ceiling)) ||
+        read_own(setup, result, args))
         return cli_fail(error, ATTN_KIND_OUT_OF_MEMORY,
                         "the ceiling needs %d threads, and they could not be started", setup->threads);
     for (size_t i = 0; i < result->count; i++) {
@@ -248,6 +295,8 @@ static void sum_up(struct bench_setup *setup, struct bench_result *result, int f
         result->flop_rate = ceiling_median(setup->threads == 1 ? &c->cpu[row] : &c->wall[row], from_flop);
     if (result->bytes > (double)setup->cache_bytes)
         result->read_rate = ceiling_median(setup->threads == 1 ? &c->read_cpu : &c->read, from_read);
+    result->own_read_rate =
+        ceiling_median(setup->threads == 1 ? &result->own_read_cpu : &result->own_read, 0);
     if (result->flop_rate > 0) by_flop = result->flop / result->flop_rate;
     if (result->read_rate > 0) by_read = result->bytes / result->read_rate;
     result->bound_by_memory = by_read > by_flop;
@@ -289,7 +338,8 @@ attn_status bench_measure(struct bench_setup *setup, struct bench_result *result
     int from_flop = row < 0 ? 0 : setup->ceiling->wall[row].count, from_read = setup->ceiling->read.count;
     status = generate(&result->problem, &generated, error);
     if (status) return status;
-    status = open_layers(setup, result, &generated.layer, error);
+    if (setup->huge_pages) status = to_huge_pages(&generated.args, error);
+    if (!status) status = open_layers(setup, result, &generated.layer, error);
     if (!status) status = prepare(setup, result, &generated.args, error);
     if (!status) status = all_rounds(setup, result, &generated.args, error);
     sum_up(setup, result, from_flop, from_read);

@@ -272,6 +272,9 @@ static json_t *candidate_json(const struct bench_result *r, const struct bench_c
         json_object_set_new(object, "share_of_ceiling",
                             r->bound > 0 ? report_real(r->bound / c->seconds) : json_null());
         json_object_set_new(object, "times_best", report_real(c->seconds / best));
+        if (r->own_read_rate > 0)
+            json_object_set_new(object, "share_of_own_read",
+                                report_real(r->bytes / c->seconds / r->own_read_rate));
     }
     report_json_error(object, c->error.kind ? &c->error : NULL);
     return object;
@@ -283,7 +286,7 @@ static json_t *result_json(const struct bench_result *r)
     json_t *candidates = json_array();
     for (size_t i = 0; i < r->count; i++)
         json_array_append_new(candidates, candidate_json(r, &r->candidates[i]));
-    return json_pack("{s:s, s:s?, s:s?, s:s?, s:o, s:o, s:o, s:s, s:i, s:i, s:o, s:o, s:o}", "problem",
+    return json_pack("{s:s, s:s?, s:s?, s:s?, s:o, s:o, s:o, s:s, s:o, s:i, s:i, s:o, s:o, s:o}", "problem",
                      problem_format(&r->problem, text, sizeof text), "model",
                      r->shape ? r->shape->model : NULL, "site", r->shape ? r->shape->site : NULL, "source",
                      r->shape ? r->shape->source : NULL, "scale", report_real(r->scale), "flop",
@@ -291,6 +294,8 @@ static json_t *result_json(const struct bench_result *r)
                      r->bound <= 0        ? "unknown"
                      : r->bound_by_memory ? "memory"
                                           : "compute",
+                     "own_read_gbytes_per_second",
+                     r->own_read_rate > 0 ? report_real(1e-9 * r->own_read_rate) : json_null(),
                      "disturbed_rounds", r->disturbed, "disturbed_rounds_kept", r->disturbed_kept,
                      "ceiling_flop_per_second", report_real(r->flop_rate), "burst_ceiling_flop_per_second",
                      report_real(r->burst_rate), "candidates", candidates);

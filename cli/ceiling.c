@@ -187,26 +187,32 @@ int ceiling_measure(ceiling *c, int all)
     return 0;
 }
 
-int ceiling_measure_read(ceiling *c)
+int ceiling_read_memory(const ceiling *c, const void *memory, size_t bytes, ceiling_samples *wall,
+                        ceiling_samples *cpu)
 {
     work *all = calloc((size_t)c->threads, sizeof *all);
-    size_t part = c->memory_bytes / (size_t)c->threads / 512 * 512;
+    size_t part = bytes / (size_t)c->threads / 512 * 512;
     int failed;
     if (!all) return -1;
     for (int i = 0; i < c->threads; i++) {
         all[i].body = read_body;
-        all[i].memory = (const char *)c->memory + (size_t)i * part;
+        all[i].memory = (const char *)memory + (size_t)i * part;
         all[i].bytes = part;
     }
     failed = together(all, c->threads);
     if (!failed) {
         double rate = 0;
         for (int i = 0; i < c->threads; i++) rate += (double)part / all[i].loop_cpu;
-        ceiling_add(&c->read_cpu, rate);
-        ceiling_add(&c->read, (double)part * c->threads / span(all, c->threads));
+        ceiling_add(cpu, rate);
+        ceiling_add(wall, (double)part * c->threads / span(all, c->threads));
     }
     free(all);
     return failed;
+}
+
+int ceiling_measure_read(ceiling *c)
+{
+    return ceiling_read_memory(c, c->memory, c->memory_bytes, &c->read, &c->read_cpu);
 }
 
 int ceiling_widest(const ceiling *c, attn_dtype dtype)

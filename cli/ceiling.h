@@ -57,6 +57,9 @@ int ceiling_settle(ceiling *c, int (*stop)(void));
 int ceiling_measure(ceiling *c, int all);
 /* Adds one sample of reading memory. */
 int ceiling_measure_read(ceiling *c);
+/* Reads other memory in the same way: adds to wall and cpu, in bytes a second. */
+int ceiling_read_memory(const ceiling *c, const void *memory, size_t bytes, ceiling_samples *wall,
+                        ceiling_samples *cpu);
 
 /* The row whose rate bounds problems of this dtype: its own, else that of f32. */
 int ceiling_row(const ceiling *c, attn_dtype dtype);
