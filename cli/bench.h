@@ -35,7 +35,7 @@ struct bench_result {
     double scale;
     struct problem problem;
     double flop, bytes;
-    double burst_rate;           /* a device's matrix units after a rest; 0: not known */
+    double burst_rate;                      /* a device's matrix units after a rest; 0: not known */
     ceiling_samples own_read, own_read_cpu; /* bytes a second: k and v of this problem, read plainly */
     double own_read_rate;                   /* the median of what counts; 0: not measured */
     double flop_rate, read_rate; /* ceilings in this problem's rounds, a second; 0: not known, not counted */

@@ -279,11 +279,14 @@ static attn_status all_backends(struct comparison *c, attn_error *error)
 {
     attn_context *context = NULL;
     attn_backend_info info = {.size = sizeof info};
+    attn_plugin_info plugin = {.size = sizeof plugin};
     struct context_values values = c->values->context;
     values.backend = NULL;
     attn_status status = context_open(&values, NULL, &context, error);
     for (size_t i = 0; !status && attn_backend_at(context, i, &info); i++)
-        status = add_entry(c, info.name, strlen(info.name), error);
+        if (!info.dispatches) status = add_entry(c, info.name, strlen(info.name), error);
+    for (size_t i = 0; !status && attn_plugin_at(context, i, &plugin); i++)
+        status = add_entry(c, plugin.name, strlen(plugin.name), error);
     attn_close(context);
     return status;
 }

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "cli.h"
 
@@ -15,6 +16,9 @@ static attn_status check_name(const attn_context *context, const char *name, att
         if (strcmp(info.name, name) == 0) return ATTN_OK;
         if (i + 1 < sizeof names / sizeof *names) names[i] = info.name;
     }
+    attn_plugin_info plugin = {.size = sizeof plugin};
+    for (size_t i = 0; attn_plugin_at(context, i, &plugin); i++)
+        if (strcasecmp(plugin.name, name) == 0) return ATTN_OK;
     const char *near = cli_nearest(name, names);
     return cli_fail(error, ATTN_KIND_UNKNOWN_BACKEND,
                     "--backends names '%s', which is no backend%s%s%s; 'attn list' prints them", name,
@@ -71,6 +75,15 @@ static attn_status add_backends(struct contenders *set, const struct context_val
     return status;
 }
 
+/* Plugins are compared each by its own name, not by the dispatcher's before them. */
+static int is_plugin(const attn_context *context, const char *impl)
+{
+    attn_plugin_info plugin = {.size = sizeof plugin};
+    for (size_t i = 0; attn_plugin_at(context, i, &plugin); i++)
+        if (strcmp(plugin.implementation, impl) == 0) return 1;
+    return 0;
+}
+
 /* The platform whose implementations run on the device that --device names. */
 static const char *platform_of(const struct context_values *values, attn_context *context)
 {
@@ -90,8 +103,12 @@ static attn_status add_all_backends(struct contenders *set, const struct context
     attn_status status = context_open(values, NULL, &context, error);
     if (status) return status;
     for (size_t i = 0; !status && attn_impl_at(context, i, &impl); i++)
-        if (strcmp(impl.platform, platform_of(values, context)) == 0)
+        if (strcmp(impl.platform, platform_of(values, context)) == 0 && !is_plugin(context, impl.name))
             status = add_backends(set, values, impl.backends, 1, error);
+    attn_plugin_info plugin = {.size = sizeof plugin};
+    for (size_t i = 0; !status && attn_plugin_at(context, i, &plugin); i++)
+        if (strcmp(plugin.platform, platform_of(values, context)) == 0)
+            status = add_backends(set, values, plugin.name, 0, error);
     attn_close(context);
     if (!status && set->count == 0)
         return cli_fail(error, ATTN_KIND_PACKAGE_MISSING,

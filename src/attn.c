@@ -22,6 +22,7 @@ static attn_court court_of(const attn_layer *l, attn_trace_fn sink, void *user)
                         .head_size = l->site.head_dim,
                         .permitted = l->permitted,
                         .role = l->role,
+                        .qkv_layout = l->qkv_layout,
                         .impl_overrides = l->impl_overrides,
                         .sink = sink,
                         .user = user};
@@ -187,6 +188,7 @@ static attn_status fill_layer(attn_layer *l, const attn_layer_options *o, attn_e
     ATTN_TRY(copy_optional(c, o->category, &l->category, error));
     ATTN_TRY(copy_optional(c, o->impl_overrides, &l->impl_overrides, error));
     ATTN_TRY(copy_optional(c, o->model_backend, &l->model_backend, error));
+    ATTN_TRY(copy_optional(c, o->qkv_layout, &l->qkv_layout, error));
     ATTN_TRY(read_question(&l->site, o, &l->question, error));
     l->question.category = l->category;
     l->question.model_backend = l->model_backend;
@@ -240,6 +242,7 @@ void attn_layer_close(attn_layer *l)
     attn_drop(&c->allocator, l->impl_overrides);
     attn_consumer_clear(&l->consumer);
     attn_drop(&c->allocator, l->model_backend);
+    attn_drop(&c->allocator, l->qkv_layout);
     attn_drop(&c->allocator, l);
 }
 
@@ -556,6 +559,7 @@ attn_status attn_explain(attn_context *c, const attn_layer_options *options, con
     /* The layer lives for this call only, so the caller's strings serve as they are. */
     l.role = (char *)(uintptr_t)role_of(&o);
     l.impl_overrides = (char *)(uintptr_t)o.impl_overrides;
+    l.qkv_layout = (char *)(uintptr_t)o.qkv_layout;
     l.permitted = attn_model_permits_trtllm(o.pipeline);
     attn_court court = court_of(&l, sink, user);
     tell_profile(c, &l, &problem, args != NULL, sink, user);

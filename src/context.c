@@ -470,7 +470,27 @@ int attn_domain_backend_at(const attn_context *c, attn_domain domain, size_t ind
                               .family = b->family,
                               .platforms = b->platforms,
                               .head_sizes = b->head_sizes,
-                              .needs = b->needs};
+                              .needs = b->needs,
+                              .dispatches = b == attn_registry_dispatcher()};
+    attn_give_struct(info, &ours, sizeof ours);
+    return 1;
+}
+
+int attn_plugin_at(const attn_context *c, size_t index, attn_plugin_info *info)
+{
+    size_t i = 0;
+    for (; i < c->registry.impl_count; i++)
+        if (c->registry.impls[i]->plugin && !index--) break;
+    if (i == c->registry.impl_count) return 0;
+    const attn_impl_slot *slot = c->registry.impls[i];
+    attn_plugin_info ours = {.selects = slot->plugin->about.select != NULL,
+                             .name = slot->plugin->name,
+                             .implementation = slot->impl.name,
+                             .summary = slot->impl.summary,
+                             .platform = slot->impl.platform,
+                             .path = c->registry.modules[slot->module].path,
+                             .features = slot->impl.features,
+                             .geometry = slot->plugin->about.geometry != NULL};
     attn_give_struct(info, &ours, sizeof ours);
     return 1;
 }

@@ -97,7 +97,7 @@ struct attn_layer {
     attn_context *context;
     attn_site site;
     attn_question question; /* its category and model_backend are the layer's own copies */
-    char *role, *category, *impl_overrides, *model_backend;
+    char *role, *category, *impl_overrides, *model_backend, *qkv_layout;
     bool permitted;     /* the model permits TRTLLM as a default */
     attn_choice choice; /* made when the layer opened */
     attn_choice
@@ -131,6 +131,10 @@ attn_status attn_layer_consume(attn_layer *layer, attn_request *request, attn_er
 /* After a forward: counts what its report says of blocks, and warns once when a run of denoise steps ends in
  * which nothing ever turned sparse. */
 void attn_layer_count_blocks(attn_layer *layer, const attn_call *call);
+
+/* forward_plugin.c: what a plugin's parameters have beside those of others: what its own geometry makes of
+ * them, and the inputs that it declared. */
+attn_status attn_plugin_extend(attn_layer *layer, attn_request *request, attn_error *error);
 
 /* resolve.c */
 /* Reads what domain and llm say; heads are those of a layer, 0 where there is none. Strings stay the

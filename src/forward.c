@@ -206,9 +206,10 @@ attn_status attn_layer_consume(attn_layer *l, attn_request *r, attn_error *error
     ATTN_TRY(attn_consumer_build(c, &r->args, r->problem.batch, &built, error));
     if (built) atomic_fetch_add_explicit(&l->context->forward_states, 1, memory_order_relaxed);
     ATTN_TRY(resolve_geometry(l, r->problem.q_len, error));
+    r->call.forward = built ? &c->state : NULL;
+    if (l->plan->slot->plugin) ATTN_TRY(attn_plugin_extend(l, r, error));
     c->view = attn_param_table_view(&c->table);
     r->call.params = &c->view;
-    r->call.forward = built ? &c->state : NULL;
     return ATTN_OK;
 }
 

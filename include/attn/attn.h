@@ -1103,7 +1103,23 @@ typedef struct attn_backend_info {
     const char *platforms;  /* "all", or names */
     const char *head_sizes; /* "any", or the contract's list */
     const char *needs;      /* what must be installed, by contract */
+    int32_t dispatches; /* 1: a name for what plugins bring; choose one of attn_plugin_at by its own name */
+    int32_t reserved;
 } attn_backend_info;
+
+/* A sparse plugin that a configuration can name. */
+typedef struct attn_plugin_info {
+    uint32_t size;
+    int32_t selects; /* 1: fills a block map that the library's kernels run; 0: computes by itself */
+    const char *name;
+    const char *implementation; /* what attn_layer_info calls it */
+    const char *summary;
+    const char *platform;
+    const char *path;  /* of its file */
+    uint64_t features; /* ATTN_FEATURE bits that calls may use, declared ones among them */
+    int32_t geometry;  /* 1: it has a geometry of its own */
+    int32_t reserved;
+} attn_plugin_info;
 
 /* The published tables of domain llm, as the judge reads them. Lists are separated by spaces; "any": no
  * restriction. */
@@ -1230,6 +1246,7 @@ ATTN_API int attn_backend_at(const attn_context *context, size_t index, attn_bac
 ATTN_API int attn_domain_backend_at(const attn_context *context, attn_domain domain, size_t index,
                                     attn_backend_info *info);
 ATTN_API int attn_impl_at(const attn_context *context, size_t index, attn_impl_info *info);
+ATTN_API int attn_plugin_at(const attn_context *context, size_t index, attn_plugin_info *info);
 ATTN_API int attn_module_at(const attn_context *context, size_t index, attn_module_info *info);
 
 #ifdef __cplusplus

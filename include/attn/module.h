@@ -347,7 +347,8 @@ typedef struct attn_impl {
 
 #define ATTN_IMPL_NOT_CAPTURABLE 1u /* cannot run inside a device graph */
 #define ATTN_IMPL_PER_FORWARD                                                                                \
-    2u /* consumes parameters and the per-forward state: attn_call.params, .forward */
+    2u                      /* consumes parameters and the per-forward state: attn_call.params, .forward */
+#define ATTN_IMPL_PLUGIN 4u /* what the library makes of a sparse plugin; data is its attn_sparse */
 
 /* ---- platform --------------------------------------------------------------------------------- */
 
@@ -425,6 +426,133 @@ typedef struct attn_device {
     attn_status (*saturate)(int32_t device, attn_dtype dtype, void *stream, double *flop, attn_error *error);
 } attn_device;
 
+/* ---- sparse plugin ---------------------------------------------------------------------------- */
+
+/* The smallest thing that can be added: a shared object with one exported function, found like a module and
+ * named by its file (libtopk.so, attn_topk.so and topk.so are "topk"). A configuration names it for
+ * SPARSE_ATTN, or directly.
+ *
+ *   kernel form    int attn_sparse_forward(const attn_sparse_call *call)     computes the output
+ *   selector form  int attn_sparse_select(const attn_sparse_call *call, attn_block_map *map)
+ *                                                                            says what the library's kernels
+ * compute Optional: attn_sparse_geometry, attn_sparse_about. A module can bring several in
+ * attn_module.sparse.
+ *
+ * Both get fp16 or bf16 tensors in BSND, causal or not, with equal head counts and sizes for k and v, and
+ * channels side by side; whatever else changes the answer (masks, spans, fewer kv heads, ...) they must
+ * declare (attn_sparse). They return 0, or anything else: the call fails, nothing takes their place. They may
+ * be called from several threads at once for different layers. An exception that leaves one ends the process:
+ * see ATTN_GUARD_SPARSE. */
+typedef struct attn_sparse_call {
+    uint32_t size;
+    uint16_t abi_major, abi_minor; /* of the host: ATTN_MODULE_MAJOR, ATTN_MODULE_MINOR */
+    const attn_problem *problem;   /* shapes, types, strides in elements, causal, scale */
+    const void *q, *k, *v;
+    void *out;
+    const attn_call *call; /* the same call with its other parts: mask, spans, lse, stream, cancel, workers */
+    const attn_host *host; /* memory, parallel_for, log */
+    const attn_params *params; /* merged; declared inputs are in it: "attn_mask" (tensor), "full_attn_spans"
+                                  (ints, rows of start and end) */
+    const attn_forward_state *forward; /* NULL: nothing is published */
+    attn_error *error;                 /* attn_fail fills it; may stay untouched */
+} attn_sparse_call;
+
+typedef int (*attn_sparse_forward_fn)(const attn_sparse_call *call);
+/* map: in host memory, empty lists, lists of its own for every sample and query head, room for all key
+ * blocks; fill it through attn_sparse_list. It is checked before it is run. */
+typedef int (*attn_sparse_select_fn)(const attn_sparse_call *call, attn_block_map *map);
+/* Puts one parameter over the merged ones; copies it. Returns 0, or non-zero without memory. */
+typedef int (*attn_sparse_set_fn)(void *to, const attn_param *param);
+/* A plugin's own geometry, after the default resolver: reads call->problem and call->params, sets what
+ * follows. Values that are null are passed over. q, k, v and out are not given. Same return rule. */
+typedef int (*attn_sparse_geometry_fn)(const attn_sparse_call *call, attn_sparse_set_fn set, void *to);
+
+/* What a plugin says of itself; all of it is optional. */
+typedef struct attn_sparse {
+    uint32_t size;
+    uint16_t abi_major, abi_minor; /* ATTN_MODULE_MAJOR, ATTN_MODULE_MINOR */
+    const char *name;              /* in attn_module.sparse; a file's own plugin is named by the file */
+    const char *summary;           /* one line */
+    const char *platform;          /* whose tensors it takes; NULL: "cpu". Selectors are for "cpu" */
+    /* Names with a true value: supports_attention_mask (keep, additive and key masks),
+     * supports_full_attn_spans, and supports_<feature> for every other word of ATTN_FEATURE_LIST:
+     * supports_grouped, supports_lse, ... Others are ignored. Read once, when the file is loaded. NULL: none.
+     */
+    const attn_params *capabilities;
+    /* Of a selector: rows and keys of a block of the map it fills; 0: 64. The parameters block_q and block_k
+     * go before them. */
+    int32_t block_q, block_k;
+    /* Left NULL in attn_sparse_about: the exported functions hold. One of forward and select. */
+    attn_sparse_forward_fn forward;
+    attn_sparse_select_fn select;
+    attn_sparse_geometry_fn geometry;
+} attn_sparse;
+
+/* Symbols of a file that is a plugin. ATTN_MODULE_EXPORT makes them visible. */
+ATTN_MODULE_EXPORT int attn_sparse_forward(const attn_sparse_call *call);
+ATTN_MODULE_EXPORT int attn_sparse_select(const attn_sparse_call *call, attn_block_map *map);
+ATTN_MODULE_EXPORT int attn_sparse_geometry(const attn_sparse_call *call, attn_sparse_set_fn set, void *to);
+ATTN_MODULE_EXPORT extern const attn_sparse attn_sparse_about;
+
+/* The list of a sample, query head and query block in the map that a selector fills: *count is its length so
+ * far. */
+static inline int32_t *attn_sparse_list(const attn_block_map *map, int64_t b, int64_t h, int64_t i,
+                                        int32_t **count)
+{
+    const int64_t *shape = map->blocks->shape;
+    int64_t list = (b * shape[1] + h) * shape[2] + i;
+    *count = (int32_t *)map->counts->data + list;
+    return (int32_t *)map->blocks->data + list * shape[3];
+}
+
+/* One element of a tensor of a call as float, and back, rounded to nearest even; index in elements. f32, f16,
+ * bf16. */
+static inline float attn_load(attn_dtype dtype, const void *data, int64_t index)
+{
+    union {
+        uint32_t bits;
+        float number;
+    } u;
+    if (dtype == ATTN_F32) return ((const float *)data)[index];
+    uint32_t h = ((const uint16_t *)data)[index];
+    u.bits = h << 16;
+    if (dtype == ATTN_BF16) return u.number;
+    uint32_t magnitude = h & 0x7fffu;
+    if (magnitude < 0x400u) { /* zero and subnormals: units of 2^-24 */
+        u.number = (float)magnitude * 5.9604644775390625e-08f;
+        u.bits |= (h & 0x8000u) << 16;
+        return u.number;
+    }
+    u.bits = (h & 0x8000u) << 16 | ((magnitude << 13) + (magnitude < 0x7c00u ? 0x38000000u : 0x70000000u));
+    return u.number;
+}
+
+static inline void attn_store(attn_dtype dtype, void *data, int64_t index, float value)
+{
+    union {
+        uint32_t bits;
+        float number;
+    } u, least;
+    u.number = value;
+    uint32_t sign = u.bits >> 16 & 0x8000u, magnitude = u.bits & 0x7fffffffu, h;
+    if (dtype == ATTN_F32) {
+        ((float *)data)[index] = value;
+        return;
+    }
+    if (dtype == ATTN_BF16) {
+        h = magnitude > 0x7f800000u ? 0x7fc0u : (magnitude + 0x7fffu + (magnitude >> 16 & 1u)) >> 16;
+    } else if (magnitude >= 0x47800000u) { /* 65536 and above, infinity, not a number */
+        h = magnitude > 0x7f800000u ? 0x7e00u : 0x7c00u;
+    } else if (magnitude < 0x38800000u) { /* below 2^-14: adding 0.5 rounds to units of 2^-24 */
+        u.bits = magnitude;
+        least.number = u.number + 0.5f;
+        h = least.bits - 0x3f000000u;
+    } else {
+        h = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
+    }
+    ((uint16_t *)data)[index] = (uint16_t)(sign | h);
+}
+
 /* The module header. size, abi_major and abi_minor keep their places in every version. */
 typedef struct attn_module {
     uint32_t size;
@@ -436,6 +564,7 @@ typedef struct attn_module {
     const attn_impl *const *impls;         /* NULL-terminated; NULL: none */
     const attn_platform *const *platforms; /* NULL-terminated; NULL: none */
     const attn_device *const *devices;     /* NULL-terminated; NULL: none */
+    const attn_sparse *const *sparse;      /* NULL-terminated; NULL: none */
 } attn_module;
 
 typedef const attn_module *(*attn_module_fn)(void);
@@ -458,6 +587,10 @@ typedef const attn_module *(*attn_module_fn)(void);
                          "a C++ exception of unknown type left the module; "                                 \
                          "report it to the module's author");                                                \
     }
+
+/* The same for a sparse plugin: int attn_sparse_forward(const attn_sparse_call *call)
+ * { ATTN_GUARD_SPARSE(call, return my_forward(call);) } */
+#define ATTN_GUARD_SPARSE(sparse_call, ...) ATTN_GUARD((sparse_call)->error, __VA_ARGS__)
 #endif
 
 #endif

@@ -1,6 +1,8 @@
 /* handover.c: a spec as the flat table that its backend is handed. */
 #include "config/spec.h"
+#include "core/names.h"
 
+#include <stdint.h>
 #include <string.h>
 #include <strings.h>
 
@@ -64,9 +66,17 @@ static json_t *standard_block(const char *backend, const char *key)
     return block;
 }
 
+/* A plugin is handed its static parameters. */
+static json_t *plugin_table(const json_t *spec)
+{
+    json_t *whole = attn_spec_long((json_t *)(uintptr_t)spec), *table = attn_spec_static(whole);
+    json_decref(whole);
+    return table;
+}
+
 json_t *attn_spec_handover(const char *backend, const json_t *spec)
 {
-    json_t *table = json_object();
+    json_t *table = spec && !strcmp(backend, ATTN_DISPATCHER) ? plugin_table(spec) : json_object();
     for (size_t i = 0; spec && i < sizeof rows / sizeof *rows; i++) {
         json_t *given = json_object_get(spec, rows[i].block);
         json_t *block = given ? json_incref(given) : standard_block(backend, rows[i].block);

@@ -1,14 +1,24 @@
 /* parse.c: the structured configuration, {"default": ..., "per_role": {...}}. */
 #include "config/spec.h"
+#include "core/names.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 enum { PATH = 256 };
 
-static bool is_spec_key(const char *key)
+/* Parameters of a plugin stand with the plugin's name or the dispatcher's; other backends have typed blocks.
+ */
+static bool takes_extra(const json_t *spec)
 {
-    return !strcmp(key, "backend") || attn_block_known(key);
+    const char *name = json_string_value(json_object_get(spec, "backend"));
+    return name && (!strcasecmp(name, ATTN_DISPATCHER) || !attn_backend_is_built_in(name));
+}
+
+static bool is_spec_key(const json_t *spec, const char *key)
+{
+    return !strcmp(key, "backend") || attn_block_known(key) || (!strcmp(key, "extra") && takes_extra(spec));
 }
 
 /* "backend, skip_softmax, ..." */
@@ -43,7 +53,7 @@ static attn_status check_spec_keys(const char *path, json_t *spec, attn_error *e
     char keys[128];
     json_object_foreach(spec, key, value)
     {
-        if (!is_spec_key(key))
+        if (!is_spec_key(spec, key))
             return unknown_key(path, key, nearest_spec_key(key), spec_keys(keys, sizeof keys), error);
     }
     return ATTN_OK;
@@ -67,6 +77,17 @@ static attn_status read_block(const char *path, const char *key, json_t *value, 
                      block, backend, attn_block_owners(key));
 }
 
+static attn_status read_extra(const char *path, json_t *extra, json_t *spec, attn_error *error)
+{
+    if (!extra || json_is_null(extra)) return ATTN_OK;
+    if (!json_is_object(extra))
+        return attn_fail(error, ATTN_KIND_INVALID_TYPE,
+                         "%s.extra is %s; it is an object with the parameters of a sparse plugin", path,
+                         attn_json_type(extra));
+    json_object_set(spec, "extra", extra);
+    return ATTN_OK;
+}
+
 static attn_status read_mapping(const char *path, json_t *value, json_t *spec, attn_error *error)
 {
     ATTN_TRY(check_spec_keys(path, value, error));
@@ -78,6 +99,7 @@ static attn_status read_mapping(const char *path, json_t *value, json_t *spec, a
                          "%s.backend (AttentionSpec.backend) is %s; it is a string", path,
                          attn_json_type(name));
     json_object_set(spec, "backend", name);
+    ATTN_TRY(read_extra(path, json_object_get(value, "extra"), spec, error));
     for (size_t i = 0; attn_block_at(i); i++) {
         json_t *block = json_object_get(value, attn_block_at(i));
         if (block && !json_is_null(block)) ATTN_TRY(read_block(path, attn_block_at(i), block, spec, error));
@@ -108,7 +130,7 @@ static bool any_spec_key(json_t *table)
     json_t *value;
     json_object_foreach(table, key, value)
     {
-        if (is_spec_key(key)) return true;
+        if (is_spec_key(table, key)) return true;
     }
     return false;
 }
@@ -119,7 +141,7 @@ static attn_status check_leaf(const char *role, json_t *table, attn_error *error
     json_t *value;
     json_object_foreach(table, key, value)
     {
-        if (is_spec_key(key)) continue;
+        if (is_spec_key(table, key)) continue;
         const char *near = nearest_spec_key(key);
         return attn_fail(error, ATTN_KIND_MIXED_ROLE_ENTRY,
                          "per_role.%s mixes spec keys with '%.60s';%s%s%s nested roles and a spec stand on "

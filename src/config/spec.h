@@ -70,6 +70,16 @@ attn_status attn_config_add_path(json_t *root, const char *path, const char *val
  * reference, NULL when it is not UTF-8. */
 json_t *attn_dotted_value(const char *value, unsigned laws);
 
+/* shorthand.c. The spec in the dispatcher's own form, {"backend": SPARSE_ATTN, "extra": {"backend": plugin,
+ * "params": {...}}}, when its backend is no built-in name; else as it is. A new reference. */
+json_t *attn_spec_long(json_t *spec);
+/* The static parameters of a spec in that form; a new reference. */
+json_t *attn_spec_static(const json_t *long_spec);
+/* Fails: invalid_type, when "params" of the dispatcher's own form is no table. */
+attn_status attn_spec_check_params(const json_t *spec, attn_error *error);
+/* The plugin that a spec for the dispatcher names, in either form; "": none. Borrowed. */
+const char *attn_spec_plugin(const json_t *spec);
+
 /* handover.c: the flat table a backend is handed, or NULL when it is empty; a new reference. spec may be
  * NULL. */
 json_t *attn_spec_handover(const char *backend, const json_t *spec);

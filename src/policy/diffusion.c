@@ -22,15 +22,17 @@ enum { ROUTES = sizeof routes / sizeof *routes };
 
 static attn_status unknown(const attn_court *court, const char *name, attn_error *error)
 {
-    char names[256], upper[64];
+    char names[256], plugins[200], upper[64];
     const char *near = attn_registry_nearest(court->registry, name);
     snprintf(upper, sizeof upper, "%s", name);
     for (char *p = upper; *p; p++)
         if (*p >= 'a' && *p <= 'z') *p = (char)(*p - 'a' + 'A');
-    return attn_fail(error, ATTN_KIND_UNKNOWN_BACKEND,
-                     "role '%.60s' asks for '%s' (%.90s), which is no backend;%s%s%s valid: %s", court->role,
-                     upper, court->source, near ? " did you mean " : "", near ? near : "", near ? "?" : "",
-                     attn_registry_names(court->registry, names, sizeof names));
+    return attn_fail(
+        error, ATTN_KIND_UNKNOWN_BACKEND,
+        "role '%.60s' asks for '%s' (%.90s), which is no backend;%s%s%s valid: %s; sparse plugins: %s",
+        court->role, upper, court->source, near ? " did you mean " : "", near ? near : "", near ? "?" : "",
+        attn_registry_names(court->registry, names, sizeof names),
+        attn_registry_plugins(court->registry, plugins, sizeof plugins));
 }
 
 /* What could be taken instead, for the way out of a refusal. */
@@ -74,16 +76,39 @@ static void take(attn_choice *choice, const attn_verdict *v, const char *reason)
     snprintf(choice->reason, sizeof choice->reason, "%s", reason);
 }
 
-static attn_status obey(const attn_court *court, const char *name, const attn_problem *problem,
-                        attn_choice *choice, attn_error *error)
+/* The backend of a name as written: one of the registry, else the dispatcher when a plugin has the name.
+ * NULL: neither. */
+static const attn_backend *named(const attn_court *court, const char *name)
+{
+    const attn_backend *b = attn_registry_backend(court->registry, name);
+    if (!b && attn_registry_plugin_known(court->registry, name)) return attn_registry_dispatcher();
+    return b;
+}
+
+/* A plugin is found when the layer is built, never at the first step. */
+static attn_status find_plugin(attn_court *court, const attn_backend *b, const attn_choice *choice,
+                               attn_error *error)
+{
+    attn_error why = ATTN_ERROR_INIT;
+    court->plugin = NULL;
+    if (b != attn_registry_dispatcher() || attn_registry_override(court->registry, b)) return ATTN_OK;
+    if (!attn_spec_check_params(choice->spec, &why) &&
+        !attn_registry_plugin(court->registry, attn_spec_plugin(choice->spec), &court->plugin, &why))
+        return ATTN_OK;
+    return attn_fail(error, why.kind, "role '%.60s' via %.90s: %s", court->role, court->source, why.text);
+}
+
+static attn_status obey(attn_court *court, const char *name, const attn_problem *problem, attn_choice *choice,
+                        attn_error *error)
 {
     attn_verdict v;
     char instead[200], why[230];
-    const attn_backend *b = attn_registry_backend(court->registry, name);
+    const attn_backend *b = named(court, name);
     if (!b) {
         judge_rest(court, problem, 0);
         return unknown(court, name, error);
     }
+    ATTN_TRY(find_plugin(court, b, choice, error));
     attn_judge_backend(court, b, problem, &v);
     judge_rest(court, problem, (uint64_t)1 << index_of(court, b) % 64);
     if (!v.usable)
@@ -195,8 +220,9 @@ attn_status attn_policy_capability(attn_court *court, const attn_config *config,
     court->head_size = ATTN_HEAD_SIZE_UNKNOWN;
     court->permitted = true;
     if (!asked) return choose(court, &none, choice, error);
-    choice->backend = attn_registry_backend(court->registry, asked);
+    choice->backend = named(court, asked);
     if (!choice->backend) return unknown(court, asked, error);
+    ATTN_TRY(find_plugin(court, choice->backend, choice, error));
     const char *import = choice->backend->imports;
     if (*import && !attn_facts_have(court->facts, import))
         return attn_fail(error, ATTN_KIND_PACKAGE_MISSING,

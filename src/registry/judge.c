@@ -10,12 +10,33 @@
 
 enum { WHOLE = 2 * sizeof(((attn_clauses *)0)->text) }; /* room for all clauses that are kept */
 
+/* What is missing of a plugin it did not declare; inputs that change the answer need that. */
+static void lacks_capability(const attn_impl *impl, int bit, attn_reasons *reasons)
+{
+    char text[64];
+    const char *name = attn_feature_name(bit);
+    attn_reason(reasons, ATTN_KIND_SPARSE_CAPABILITY,
+                "%s does not declare %s, which this call's %s needs; leave that out or use another backend",
+                impl->name, attn_plugin_capability(bit, text, sizeof text), name ? name : "feature");
+}
+
 static void check_features(const attn_impl *impl, const attn_problem *p, attn_reasons *reasons)
 {
     uint64_t missing = p->features & ~impl->features;
     for (int bit = 0; bit < 64; bit++) {
         if (!(missing >> bit & 1)) continue;
         const char *name = attn_feature_name(bit), *sentence = attn_feature_sentence(bit);
+        if (bit == ATTN_FEATURE_BIT_RING) {
+            attn_reason(reasons, ATTN_KIND_RING_UNSUPPORTED,
+                        "a ring runs kernels of its own and would pass %s by; turn ring parallelism off for "
+                        "this role",
+                        impl->name);
+            continue;
+        }
+        if (impl->flags & ATTN_IMPL_PLUGIN) {
+            lacks_capability(impl, bit, reasons);
+            continue;
+        }
         attn_reason(reasons, ATTN_KIND_FEATURE_UNSUPPORTED, "%s lacks %s (%s)", impl->name,
                     name ? name : "a feature", sentence ? sentence : "unknown to this version");
     }
@@ -79,6 +100,15 @@ static void check_arch(const attn_court *court, const attn_impl *impl, attn_reas
     attn_reason(reasons, ATTN_KIND_CAPABILITY_UNSUPPORTED, "%s is for %s, %s", impl->name, range, found);
 }
 
+static void check_layout(const attn_court *court, const attn_impl *impl, attn_reasons *reasons)
+{
+    if (!(impl->flags & ATTN_IMPL_PLUGIN) || !court->qkv_layout || !strcmp(court->qkv_layout, "BSND")) return;
+    attn_reason(reasons, ATTN_KIND_SPARSE_LAYOUT,
+                "%s takes models whose layout is BSND or not declared, and this one declares '%.40s'; leave "
+                "qkv_layout out or use another backend",
+                impl->name, court->qkv_layout);
+}
+
 void attn_judge_impl(const attn_court *court, const attn_impl *impl, const attn_problem *problem,
                      attn_reasons *reasons)
 {
@@ -89,6 +119,7 @@ void attn_judge_impl(const attn_court *court, const attn_impl *impl, const attn_
     check_dtype(impl, problem, reasons);
     check_head_sizes(impl, problem, reasons);
     check_arch(court, impl, reasons);
+    check_layout(court, impl, reasons);
     /* accept may rely on what was checked before it. */
     if (!reasons->count && impl->accept) impl->accept(court->host, problem, reasons);
 }
@@ -185,13 +216,43 @@ static void try_named(const attn_court *court, const attn_backend *b, const char
     verdict->clauses = reasons.clauses;
 }
 
+/* The dispatcher's name was taken without a plugin's. */
+static void want_plugin(const attn_court *court, const attn_trace *who, attn_verdict *verdict)
+{
+    attn_reasons reasons;
+    attn_error why = ATTN_ERROR_INIT;
+    const attn_impl_slot *slot;
+    attn_registry_plugin(court->registry, "", &slot, &why);
+    attn_reasons_start(&reasons, court->sink, court->user, who);
+    attn_reason(&reasons, why.kind, "%s", why.text);
+    verdict->kind = reasons.first;
+    verdict->clauses = reasons.clauses;
+}
+
+static void try_plugin(const attn_court *court, const attn_backend *b, const attn_problem *problem,
+                       const attn_trace *who, attn_verdict *verdict)
+{
+    const attn_impl_slot *override = attn_registry_override(court->registry, b);
+    const attn_impl_slot *slot = override ? override : court->plugin;
+    if (!slot)
+        want_plugin(court, who, verdict);
+    else if (is_demoted(court, slot))
+        refuse_demoted(court, slot, who, verdict);
+    else
+        try_impl(court, slot, problem, who, verdict);
+}
+
 static void try_all(const attn_court *court, const attn_backend *b, const attn_problem *problem,
                     const attn_trace *who, attn_verdict *verdict)
 {
     const attn_impl_slot *override = attn_registry_override(court->registry, b);
-    char named[64];
+    char named[80];
     if (named_for(court, b, named, sizeof named)) {
         try_named(court, b, named, problem, who, verdict);
+        return;
+    }
+    if (b == attn_registry_dispatcher()) {
+        try_plugin(court, b, problem, who, verdict);
         return;
     }
     for (size_t i = 0; i < court->registry->impl_count; i++) {
@@ -268,7 +329,9 @@ void attn_judge_backend(const attn_court *court, const attn_backend *b, const at
     } else if (court->facts->live) {
         try_live(court, b, problem, &who, verdict, &reasons);
     } else {
-        attn_contract_check(b, court->facts, court->head_size, &reasons);
+        /* A plugin says itself what it needs, and it is asked on the machine where it runs. */
+        if (b != attn_registry_dispatcher() || !court->plugin)
+            attn_contract_check(b, court->facts, court->head_size, &reasons);
         check_contract_needs(b, problem, &reasons);
     }
     verdict->usable = court->facts->live ? verdict->slot != NULL : !reasons.count;

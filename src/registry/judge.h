@@ -13,8 +13,10 @@ typedef struct attn_court {
     bool permitted;          /* the model permits TRTLLM as a default */
     uint64_t demoted; /* bits of implementations that failed at run time; automatic choices pass them over */
     const char *role, *source;
-    const char *impl_overrides; /* of the layer, "BACKEND=implementation,..."; NULL: none */
-    attn_trace_fn sink;         /* may be NULL */
+    const attn_impl_slot *plugin; /* that the dispatcher's name stands for; NULL: none was named */
+    const char *qkv_layout;       /* that the model declares; NULL: none */
+    const char *impl_overrides;   /* of the layer, "BACKEND=implementation,..."; NULL: none */
+    attn_trace_fn sink;           /* may be NULL */
     void *user;
 } attn_court;
 

@@ -40,7 +40,9 @@ static bool allowed(const char *allow, const char *name)
 typedef struct outcome {
     attn_error error;
     void *handle;
-    const attn_module *module;
+    const attn_module *module; /* NULL: the file is a sparse plugin */
+    bool denied;
+    char note[200]; /* of a file that was accepted */
 } outcome;
 
 static attn_status open_file(const char *path, outcome *o)
@@ -57,15 +59,45 @@ static attn_status open_file(const char *path, outcome *o)
                      why ? why : "nothing");
 }
 
+/* A plugin's functions and what it says of itself; false when the file exports none of them. */
+static bool find_plugin(void *handle, attn_sparse *about)
+{
+    const void *said = dlsym(handle, "attn_sparse_about");
+    void *forward = dlsym(handle, "attn_sparse_forward"), *select = dlsym(handle, "attn_sparse_select"),
+         *geometry = dlsym(handle, "attn_sparse_geometry");
+    *about =
+        (attn_sparse){.size = sizeof *about, .abi_major = ATTN_MODULE_MAJOR, .abi_minor = ATTN_MODULE_MINOR};
+    uint32_t size = said ? *(const uint32_t *)said : 0;
+    if (said) memcpy(about, said, size < sizeof *about ? size : sizeof *about);
+    if (!about->forward && forward) memcpy(&about->forward, &forward, sizeof forward);
+    if (!about->select && select) memcpy(&about->select, &select, sizeof select);
+    if (!about->geometry && geometry) memcpy(&about->geometry, &geometry, sizeof geometry);
+    if (said && size > sizeof *about) about->size = sizeof *about;
+    return forward || select || said;
+}
+
+static attn_status add_plugin(attn_registry *r, const attn_sparse *about, const char *name, int module,
+                              outcome *o, attn_error *error)
+{
+    bool shadowed;
+    ATTN_TRY(attn_registry_add_plugin(r, about, name, module, &shadowed, error));
+    size_t used = strlen(o->note);
+    snprintf(o->note + used, sizeof o->note - used, "%ssparse plugin '%.60s', %s%s", used ? "; " : "", name,
+             about->forward ? "kernel form" : "selector form",
+             shadowed ? ", is not used: one of that name was loaded before" : "");
+    return ATTN_OK;
+}
+
 static attn_status find_entry(const char *path, outcome *o)
 {
     attn_module_fn entry;
     void *symbol = dlsym(o->handle, ATTN_MODULE_SYMBOL);
     if (!symbol)
-        return attn_fail(&o->error, ATTN_KIND_MODULE_NO_ENTRY,
-                         "module %.160s exports no symbol %s, which this library looks for; export it with "
-                         "ATTN_MODULE_EXPORT",
-                         path, ATTN_MODULE_SYMBOL);
+        return attn_fail(
+            &o->error, ATTN_KIND_MODULE_NO_ENTRY,
+            "module %.160s exports no symbol %s, nor attn_sparse_forward or attn_sparse_select, which "
+            "this library looks for; export one with ATTN_MODULE_EXPORT",
+            path, ATTN_MODULE_SYMBOL);
     memcpy(&entry, &symbol, sizeof entry);
     o->module = entry();
     if (o->module) return ATTN_OK;
@@ -102,14 +134,16 @@ static attn_status check_header(const char *path, outcome *o)
 static attn_status check_allowed(const char *path, const char *name, const char *allow, outcome *o)
 {
     if (allowed(allow, name)) return ATTN_OK;
+    o->denied = true;
     return attn_fail(&o->error, ATTN_KIND_MODULE_UNLOADABLE,
                      "module %.160s ('%s') was not loaded: the list of allowed modules (ATTN_PLUGINS, else "
                      "VLLM_PLUGINS) is '%s'; add it there",
                      path, name, allow);
 }
 
-static attn_status add_parts(attn_registry *r, const attn_module *m, int module, attn_error *why)
+static attn_status add_parts(attn_registry *r, const attn_module *m, int module, outcome *o, attn_error *why)
 {
+    static const attn_sparse *const no_plugins[] = {NULL};
     static const attn_impl *const no_impls[] = {NULL};
     static const attn_platform *const no_platforms[] = {NULL};
     static const attn_device *const no_devices[] = {NULL};
@@ -122,6 +156,9 @@ static attn_status add_parts(attn_registry *r, const attn_module *m, int module,
         ATTN_TRY(attn_registry_add_platform(r, *p, module, why));
     for (const attn_device *const *d = has_devices ? m->devices : no_devices; *d; d++)
         ATTN_TRY(attn_registry_add_device(r, *d, module, why));
+    bool has_plugins = m->size >= offsetof(attn_module, sparse) + sizeof m->sparse && m->sparse;
+    for (const attn_sparse *const *p = has_plugins ? m->sparse : no_plugins; *p; p++)
+        ATTN_TRY(add_plugin(r, *p, (*p)->name, module, o, why));
     return ATTN_OK;
 }
 
@@ -130,9 +167,17 @@ static attn_status add_all(attn_registry *r, const char *path, int module, outco
 {
     attn_error why = ATTN_ERROR_INIT;
     size_t backends = r->extra_count;
-    if (!add_parts(r, o->module, module, &why)) return ATTN_OK;
+    if (!add_parts(r, o->module, module, o, &why)) return ATTN_OK;
     attn_registry_remove_module(r, module);
     r->extra_count = backends;
+    return attn_fail(&o->error, why.kind, "module %.160s: %.400s", path, why.text);
+}
+
+static attn_status add_file_plugin(attn_registry *r, const char *path, const char *stem, int module,
+                                   const attn_sparse *about, outcome *o)
+{
+    attn_error why = ATTN_ERROR_INIT;
+    if (!add_plugin(r, about, stem, module, o, &why)) return ATTN_OK;
     return attn_fail(&o->error, why.kind, "module %.160s: %.400s", path, why.text);
 }
 
@@ -154,13 +199,14 @@ static attn_status add_row(attn_registry *r, const char *path, attn_module_slot 
     return (*row)->path ? ATTN_OK : no_memory(error);
 }
 
-static attn_status try_module(attn_registry *r, const char *path, const char *given, const char *allow,
+static attn_status try_module(attn_registry *r, const char *path, const char *stem, const char *allow,
                               int index, outcome *o)
 {
-    char stem[128];
-    stem_of(given, stem, sizeof stem); /* a link's own name counts, not its target's */
+    attn_sparse about;
     ATTN_TRY(check_allowed(path, stem, allow, o));
     ATTN_TRY(open_file(path, o));
+    if (!dlsym(o->handle, ATTN_MODULE_SYMBOL) && find_plugin(o->handle, &about))
+        return add_file_plugin(r, path, stem, index, &about, o);
     ATTN_TRY(find_entry(path, o));
     ATTN_TRY(check_header(path, o));
     ATTN_TRY(add_all(r, path, index, o));
@@ -182,15 +228,21 @@ static attn_status load_file(attn_registry *r, const char *given, const char *al
     if (known_path(r, path)) return ATTN_OK;
     ATTN_TRY(add_row(r, path, &row, error));
     outcome o = {.error = ATTN_ERROR_INIT};
-    try_module(r, path, given, allow, (int)r->module_count - 1, &o);
+    char stem[128];
+    stem_of(given, stem, sizeof stem); /* a link's own name counts, not its target's */
+    try_module(r, path, stem, allow, (int)r->module_count - 1, &o);
     row->kind = o.error.kind;
+    row->denied = o.denied;
+    row->stem = copy(r, stem);
     row->handle = o.error.kind ? NULL : o.handle;
     bool readable = !o.error.kind; /* a refused header is not trusted beyond what was checked */
-    row->name = copy(r, readable ? o.module->name : "");
-    row->version = copy(r, readable ? o.module->version : "");
-    row->text = copy(r, o.error.kind ? o.error.text : "loaded");
+    char loaded[220];
+    snprintf(loaded, sizeof loaded, "loaded%s%s", *o.note ? ": " : "", o.note);
+    row->name = copy(r, !readable ? "" : o.module ? o.module->name : stem);
+    row->version = copy(r, readable && o.module ? o.module->version : "");
+    row->text = copy(r, o.error.kind ? o.error.text : loaded);
     if (o.error.kind && o.handle) dlclose(o.handle);
-    if (!row->name || !row->version || !row->text || row->kind == ATTN_KIND_OUT_OF_MEMORY)
+    if (!row->name || !row->version || !row->text || !row->stem || row->kind == ATTN_KIND_OUT_OF_MEMORY)
         return no_memory(error);
     return ATTN_OK;
 }

@@ -1,6 +1,7 @@
 /* registry.c: lists and loops over the rows. */
 #include "registry/registry.h"
 
+#include "core/names.h"
 #include "core/text.h"
 
 #include <stdio.h>
@@ -56,6 +57,7 @@ attn_status attn_registry_init(attn_registry *r, const attn_allocator *allocator
 static void free_slot(const attn_registry *r, attn_impl_slot *slot)
 {
     attn_drop(r->allocator, slot->served);
+    attn_drop(r->allocator, (void *)(uintptr_t)slot->plugin);
     attn_drop(r->allocator, slot);
 }
 
@@ -68,6 +70,7 @@ void attn_registry_clear(attn_registry *r)
         attn_drop(r->allocator, m->name);
         attn_drop(r->allocator, m->version);
         attn_drop(r->allocator, m->text);
+        attn_drop(r->allocator, m->stem);
     }
     attn_drop(r->allocator, r->impls);
     attn_drop(r->allocator, r->modules);
@@ -81,6 +84,13 @@ const attn_backend *attn_registry_backend_at(const attn_registry *r, size_t i)
 {
     if (i < ATTN_BACKENDS) return &attn_built_in_backends[i];
     return i - ATTN_BACKENDS < r->extra_count ? &r->extra[i - ATTN_BACKENDS] : NULL;
+}
+
+bool attn_backend_is_built_in(const char *name)
+{
+    for (size_t i = 0; i < ATTN_BACKENDS; i++)
+        if (!strcasecmp(attn_built_in_backends[i].name, name)) return true;
+    return false;
 }
 
 const attn_backend *attn_registry_domain_at(const attn_registry *r, attn_domain domain, size_t i)

@@ -34,15 +34,25 @@ enum {
 };
 
 typedef struct attn_impl_slot {
-    attn_impl impl; /* copied and zero-filled: a module may have a shorter struct */
-    int module;     /* index into modules, -1: built in */
-    char *served;   /* "FLASH_ATTN, TORCH_SDPA" */
+    attn_impl impl;                   /* copied and zero-filled: a module may have a shorter struct */
+    int module;                       /* index into modules, -1: built in */
+    char *served;                     /* "FLASH_ATTN, TORCH_SDPA" */
+    const struct attn_plugin *plugin; /* NULL: an implementation of its own; see plugins.c */
 } attn_impl_slot;
+
+/* A sparse plugin as it was registered; its implementation is made of it. */
+typedef struct attn_plugin {
+    attn_sparse about; /* zero-filled copy; forward, select and geometry are set */
+    char impl_name[80];
+    const char *name; /* within impl_name, behind "plugin:" */
+} attn_plugin;
 
 typedef struct attn_module_slot {
     attn_kind kind; /* none: accepted */
     void *handle;   /* of dlopen, NULL when refused */
     char *path, *name, *version, *text;
+    char *stem;  /* the name that the file's own name gives */
+    bool denied; /* by the list of allowed modules */
 } attn_module_slot;
 
 /* A platform that a module brought. */
@@ -123,6 +133,24 @@ attn_status attn_registry_add_device(attn_registry *registry, const attn_device 
 /* Who serves a DLDeviceType; NULL: nobody. */
 const attn_device *attn_registry_device(const attn_registry *registry, int32_t device_type);
 void attn_registry_remove_module(attn_registry *registry, int module);
+
+/* plugins.c: adds what the library makes of a sparse plugin. Of equal names (whatever their case) the first
+ * stays; *shadowed tells that this one is not it. Fails: module_abi, module_no_entry, module_clash,
+ * out_of_memory. */
+attn_status attn_registry_add_plugin(attn_registry *registry, const attn_sparse *about, const char *name,
+                                     int module, bool *shadowed, attn_error *error);
+/* The backend behind which plugins stand. */
+const attn_backend *attn_registry_dispatcher(void);
+/* The names of plugins, "a, b", or "none". Returns text. */
+const char *attn_registry_plugins(const attn_registry *registry, char *text, size_t bytes);
+/* Whether a name is that of a plugin, or of a module file that could not be loaded. */
+bool attn_registry_plugin_known(const attn_registry *registry, const char *name);
+/* Fails: sparse_name_required (name is ""), sparse_plugin_missing, sparse_plugin_broken; each names what is
+ * installed. */
+attn_status attn_registry_plugin(const attn_registry *registry, const char *name, const attn_impl_slot **slot,
+                                 attn_error *error);
+/* The capability without which a plugin lacks a feature, "supports_attention_mask". Returns text. */
+const char *attn_plugin_capability(int feature_bit, char *text, size_t bytes);
 
 /* loader.c: loads the modules of a colon-separated path of files and folders. Refusals become rows. Fails
  * only when memory ends. allow: comma-separated names, NULL: all. asked: a user named the path, so that an
