@@ -2,8 +2,10 @@
  * block of queries sees, and flash computes them. Nothing takes the place of a plugin that fails. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "backends/flash.h"
+#include "sparse/schedule.h"
 
 enum { BLOCK = 64, BLOCK_LEAST = 16, BLOCK_MOST = 4096 };
 
@@ -86,15 +88,59 @@ static attn_status select_blocks(const attn_host *host, const attn_call *call, a
     return code ? failed(call, code, &why, error) : ATTN_OK;
 }
 
-/* A call of flash over the lists, with memory of its own: how blocks are cut is known only now. */
+/* What a map keeps of each head, for people and for the counters. */
+static void tell(const attn_call *call, const attn_block_lists *l, double seconds)
+{
+    attn_report *report = attn_call_report(call);
+    double least = 1, most = 0;
+    if (!report || l->q_blocks < 1 || l->kv_blocks < 1) return;
+    report->kept = report->total = 0;
+    for (int64_t h = 0; h < l->heads; h++) {
+        int64_t kept = 0, total = l->batch * l->q_blocks * l->kv_blocks, count;
+        for (int64_t i = 0; i < l->batch * l->q_blocks; i++) {
+            (void)attn_block_list(l, i / l->q_blocks, h, i % l->q_blocks, &count);
+            kept += count;
+        }
+        double share = total ? (double)kept / (double)total : 1;
+        least = share < least ? share : least;
+        most = share > most ? share : most;
+        report->kept += kept;
+        report->total += total;
+    }
+    snprintf(report->text, sizeof report->text,
+             "%.1f %% of blocks (heads: %.1f to %.1f %%), chosen in %.2f ms",
+             100.0 * (double)report->kept / (double)(report->total ? report->total : 1), 100 * least,
+             100 * most, 1e3 * seconds);
+}
+
+/* A call of flash with memory of its own: how blocks are cut is known only now. */
+static attn_status run_flash(const attn_host *host, const attn_call *inner, attn_error *error)
+{
+    attn_call own = *inner;
+    flash_plan *plan;
+    attn_workspace need;
+    attn_status status = flash_plan_make(host, inner->problem, NULL, &plan, &need, error);
+    if (status) return status;
+    size_t shared = (need.shared_bytes + 63) / 64 * 64, stride = (need.thread_bytes + 63) / 64 * 64;
+    char *memory = host->alloc(host, shared + stride * (size_t)own.workers, 64);
+    own.shared = memory;
+    own.scratch = memory + shared;
+    own.scratch_stride = stride;
+    status = memory ? flash_execute(host, plan, &own, NULL, error)
+                    : attn_fail(error, ATTN_KIND_OUT_OF_MEMORY,
+                                "no memory for %zu bytes of workspace behind %s; use fewer threads",
+                                shared + stride * (size_t)own.workers, own.impl->name);
+    if (memory) host->release(host, memory);
+    flash_plan_drop(host, plan);
+    return status;
+}
+
 static attn_status run_map(const attn_host *host, const attn_call *call, const attn_block_map *map,
-                           attn_error *error)
+                           double seconds, attn_error *error)
 {
     attn_problem p = *call->problem;
     attn_call inner = *call;
     attn_error why = ATTN_ERROR_INIT;
-    flash_plan *plan;
-    attn_workspace need;
     if (attn_block_map_lists(map, &inner.blocks, &why))
         return attn_fail(error, why.kind, "%s filled a block map that does not hold: %.400s",
                          call->impl->name, why.text);
@@ -102,32 +148,44 @@ static attn_status run_map(const attn_host *host, const attn_call *call, const a
     p.block_q = map->block_q;
     p.block_k = map->block_k;
     inner.problem = &p;
-    attn_status status = flash_plan_make(host, &p, NULL, &plan, &need, error);
-    if (status) return status;
-    size_t shared = (need.shared_bytes + 63) / 64 * 64, stride = (need.thread_bytes + 63) / 64 * 64;
-    char *memory = host->alloc(host, shared + stride * (size_t)call->workers, 64);
-    inner.shared = memory;
-    inner.scratch = memory + shared;
-    inner.scratch_stride = stride;
-    status = memory ? flash_execute(host, plan, &inner, NULL, error)
-                    : attn_fail(error, ATTN_KIND_OUT_OF_MEMORY,
-                                "no memory for %zu bytes of workspace behind %s; use fewer threads",
-                                shared + stride * (size_t)call->workers, call->impl->name);
-    if (memory) host->release(host, memory);
-    flash_plan_drop(host, plan);
+    attn_status status = run_flash(host, &inner, error);
+    if (!status) tell(call, &inner.blocks, seconds);
     return status;
 }
 
+static double seconds_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static attn_status run_selected(const attn_host *host, const attn_call *call, attn_error *error)
+{
+    attn_block_map *map = NULL;
+    double start = seconds_now();
+    attn_status status = new_map(call, &map, error);
+    if (!status) status = select_blocks(host, call, map, error);
+    if (!status) status = run_map(host, call, map, seconds_now() - start, error);
+    attn_block_map_free(map);
+    return status;
+}
+
+/* Steps and layers that the user's schedule makes dense are no fallback: they are told as such. */
 static attn_status run_selector(const attn_host *host, const void *state, const attn_call *call,
                                 attn_error *error)
 {
-    attn_block_map *map = NULL;
+    attn_report *report = attn_call_report(call), none = {.size = 0};
+    sparse_schedule schedule;
     (void)state;
-    attn_status status = new_map(call, &map, error);
-    if (!status) status = select_blocks(host, call, map, error);
-    if (!status) status = run_map(host, call, map, error);
-    attn_block_map_free(map);
-    return status;
+    if (!report) report = &none;
+    attn_status status = sparse_schedule_read(call->params, &schedule, error);
+    if (!status)
+        status =
+            sparse_schedule_ask(&schedule, call->impl->name, call, report->text, sizeof report->text, error);
+    if (status) return status;
+    report->dense = report->text[0] != 0;
+    return report->dense ? run_flash(host, call, error) : run_selected(host, call, error);
 }
 
 static void describe_selector(const attn_host *host, const void *state, char *text, size_t bytes)

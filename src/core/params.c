@@ -133,7 +133,8 @@ attn_status attn_params_ints(const attn_params *params, const char *name, const 
 
 /* What the library fills by itself. */
 static const char own[] = "denoise_step_idx total_denoise_steps latent_shape patch_size timestep "
-                          "total_latent_frames patches_per_frame attn_mask key_mask full_attn_spans";
+                          "total_latent_frames patches_per_frame attn_mask key_mask full_attn_spans "
+                          "start_step end_step skip_layers";
 
 attn_status attn_params_known(const attn_params *params, const char *names, attn_error *error)
 {
