@@ -483,7 +483,9 @@ static void keeps_off_the_caller(void **state)
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
     for (int32_t workers = 2; workers <= allowed + 2; workers++) {
         _Atomic int32_t seen = 0;
-        attn_pool_parallel_for(NULL, 64, workers, task_of_masks, &seen);
+        /* On a busy machine a helper may come too late for one call. */
+        for (int i = 0; i < 100 && seen == 0; i++)
+            attn_pool_parallel_for(NULL, 64, workers, task_of_masks, &seen);
         assert_int_equal(seen, workers <= allowed ? CPU_COUNT(&all) - 1 : CPU_COUNT(&all));
     }
 }
