@@ -1,6 +1,7 @@
 /* check.c: the program gpu-check. It runs the implementations of the CUDA module through the public interface
  * on random problems, compares every element with cpu_reference in double from the same values, and times
- * them. usage: gpu-check MODULE.so IMPLEMENTATION... */
+ * them. usage: gpu-check MODULE.so IMPLEMENTATION[:partial]...; partial: it may
+ * refuse problems, with a reason. */
 #include <attn/attn.h>
 #include <cuda_runtime_api.h>
 #include <math.h>
@@ -484,8 +485,10 @@ static void bounds(const problem *p, int flash, double *l2, double *worst)
 }
 
 static double most_l2[16];
+static int refused; /* problems of this implementation */
 
-static void check_one(const char *impl, int flash, int number)
+/* partial: the implementation may refuse problems, with a reason. */
+static void check_one(const char *impl, int flash, int partial, int number)
 {
     problem p;
     attn_error error = ATTN_ERROR_INIT;
@@ -511,8 +514,11 @@ static void check_one(const char *impl, int flash, int number)
         note(&p, " captured");
     }
     if (status) {
-        printf("FAIL %s %s: %s\n", impl, p.text, error.text);
-        failures++;
+        int may =
+            partial && status != ATTN_INTERNAL && status != ATTN_OUT_OF_MEMORY && strstr(error.text, impl);
+        if (!may) printf("FAIL %s %s: %s\n", impl, p.text, error.text);
+        refused += may;
+        failures += !may;
         attn_layer_close(layer);
         drop_problem(&p);
         return;
@@ -573,19 +579,24 @@ typedef struct shape {
     attn_dtype dtype;
     int64_t b, h, hk, sq, sk, d;
     int causal, slow; /* slow: also for the reference */
+    int64_t kept;     /* keys before the padding that a boolean mask hides; 0: no mask */
 } shape;
 
 static const shape shapes[] = {
-    {"self 4608 x 24, d 128", ATTN_BF16, 1, 24, 24, 4608, 4608, 128, 0, 1},
-    {"self 14040 x 40, d 128", ATTN_BF16, 1, 40, 40, 14040, 14040, 128, 0, 0},
-    {"cross 14040 x 512, 40 heads, d 128", ATTN_BF16, 1, 40, 40, 14040, 512, 128, 0, 0},
-    {"self 4096 x 24, d 64", ATTN_BF16, 1, 24, 24, 4096, 4096, 64, 0, 1},
-    {"self 4096 x 16, batch 2, d 72", ATTN_BF16, 2, 16, 16, 4096, 4096, 72, 0, 0},
-    {"self 1024 x 16, batch 16, d 80", ATTN_BF16, 16, 16, 16, 1024, 1024, 80, 0, 0},
-    {"self 4096 x 16, d 256", ATTN_BF16, 1, 16, 16, 4096, 4096, 256, 0, 0},
-    {"causal 8192, 32/8 heads, d 128", ATTN_BF16, 1, 32, 8, 8192, 8192, 128, 1, 0},
-    {"self 1536 x 24, d 128", ATTN_F16, 1, 24, 24, 1536, 1536, 128, 0, 1},
-    {"self 4096 x 8, d 64", ATTN_F32, 1, 8, 8, 4096, 4096, 64, 0, 1},
+    {"self 4608 x 24, d 128", ATTN_BF16, 1, 24, 24, 4608, 4608, 128, 0, 1, 0},
+    {"self 4608 x 48, d 128", ATTN_BF16, 1, 48, 48, 4608, 4608, 128, 0, 0, 0},
+    {"self 14040 x 40, d 128", ATTN_BF16, 1, 40, 40, 14040, 14040, 128, 0, 0, 0},
+    {"cross 14040 x 512, 40 heads, d 128", ATTN_BF16, 1, 40, 40, 14040, 512, 128, 0, 0, 0},
+    {"self 75600 x 40, d 128", ATTN_BF16, 1, 40, 40, 75600, 75600, 128, 0, 0, 0},
+    {"padded 16295 x 16, 14438 kept, d 128", ATTN_BF16, 1, 16, 16, 16295, 16295, 128, 0, 0, 14438},
+    {"self 4096 x 24, d 64", ATTN_BF16, 1, 24, 24, 4096, 4096, 64, 0, 1, 0},
+    {"self 4096 x 16, batch 2, d 72", ATTN_BF16, 2, 16, 16, 4096, 4096, 72, 0, 0, 0},
+    {"self 1024 x 16, batch 16, d 80", ATTN_BF16, 16, 16, 16, 1024, 1024, 80, 0, 0, 0},
+    {"self 4096 x 16, d 256", ATTN_BF16, 1, 16, 16, 4096, 4096, 256, 0, 0, 0},
+    {"causal 8192, 32/8 heads, d 128", ATTN_BF16, 1, 32, 8, 8192, 8192, 128, 1, 0, 0},
+    {"decode 64 x 8192, 32/8 heads, d 128", ATTN_BF16, 64, 32, 8, 1, 8192, 128, 0, 0, 0},
+    {"self 1536 x 24, d 128", ATTN_F16, 1, 24, 24, 1536, 1536, 128, 0, 1, 0},
+    {"self 4096 x 8, d 64", ATTN_F32, 1, 8, 8, 4096, 4096, 64, 0, 1, 0},
 };
 
 static void time_one(const char *impl, const shape *s, double ceiling)
@@ -597,7 +608,7 @@ static void time_one(const char *impl, const shape *s, double ceiling)
     attn_layer *layer;
     cudaEvent_t a, b;
     float ms[RUNS];
-    int runs = !strcmp(impl, "cuda_reference") ? 5 : RUNS;
+    int runs = !strcmp(impl, "cuda_reference") || s->sq > 50000 ? 5 : RUNS;
     uint16_t *noise = malloc(1 << 22);
     char overrides[128];
     for (int i = 0; i < 1 << 20; i++) {
@@ -619,6 +630,10 @@ static void time_one(const char *impl, const shape *s, double ceiling)
     }
     free(noise);
     make(&out, s->dtype, 4, qs, 1, 0);
+    tensor mask;
+    make(&mask, ATTN_BOOL, 4, (int64_t[]){1, 1, 1, s->sk}, 1, 0);
+    memset(mask.dl[HOST].data, 1, (size_t)s->kept);
+    upload(&mask);
     attn_layer_options o = {.size = sizeof o,
                             .device = {kDLCUDA, 0},
                             .heads = s->h,
@@ -636,6 +651,7 @@ static void time_one(const char *impl, const shape *s, double ceiling)
                           .k = &k[n].dl[DEVICE],
                           .v = &v[n].dl[DEVICE],
                           .out = &out.dl[DEVICE],
+                          .mask = s->kept ? &mask.dl[DEVICE] : NULL,
                           .stream = stream};
         cudaEventRecord(a, stream);
         status = attn_forward(layer, &args, &error);
@@ -647,14 +663,15 @@ static void time_one(const char *impl, const shape *s, double ceiling)
         printf("| %s | %s | refused: %s |\n", s->name, impl, error.text);
     } else {
         qsort(ms, (size_t)runs, sizeof *ms, by_size);
-        double flop = 4.0 * (double)(s->b * s->h * s->sq) * (double)(s->sk * s->d) / (s->causal ? 2 : 1);
+        double flop = 4.0 * (double)(s->b * s->h * s->sq) * (double)((s->kept ? s->kept : s->sk) * s->d) /
+                      (s->causal ? 2 : 1);
         double rate = flop / ms[runs / 2] / 1e9;
         printf("| %s | %s | %s | %.3f | %.3f | %.1f | %.0f %% |\n", s->name, attn_dtype_name(s->dtype), impl,
                (double)ms[runs / 2], (double)ms[0], rate, 100 * rate / ceiling);
     }
     attn_layer_close(layer);
     for (int i = 0; i < SETS; i++) drop(&q[i]), drop(&k[i]), drop(&v[i]);
-    drop(&out);
+    drop(&out), drop(&mask);
 }
 
 /* A large problem: the tensor-core kernel against the plain one, both on the device. */
@@ -736,7 +753,7 @@ int main(int argc, char **argv)
     time_t now = time(NULL);
     argc -= !timing;
     if (argc < 3) {
-        fprintf(stderr, "usage: gpu-check MODULE.so IMPLEMENTATION... [--no-timing]\n");
+        fprintf(stderr, "usage: gpu-check MODULE.so IMPLEMENTATION[:partial]... [--no-timing]\n");
         return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -750,15 +767,21 @@ int main(int argc, char **argv)
     host_context = open_context("cpu", "");
     printf("```\n");
     for (int i = 2; i < argc; i++) {
-        int flash = strcmp(argv[i], "cuda_reference") != 0, before = failures;
+        char *option = strchr(argv[i], ':');
+        int flash = strcmp(argv[i], "cuda_reference") != 0, before = failures, partial = option != NULL;
+        if (option) *option = 0;
+        refused = 0;
         random_state = 7;
         memset(most_l2, 0, sizeof most_l2);
-        for (int n = 0; n < count; n++) check_one(argv[i], flash, n);
-        printf("%s: %d random problems against cpu_reference in double, %d failed; largest relative l2 f32 "
+        for (int n = 0; n < count; n++) check_one(argv[i], flash, partial, n);
+        /* A check that refuses most of its problems proves nothing. */
+        failures += refused > count / 2;
+        printf("%s: %d random problems against cpu_reference in double, %d refused, %d failed; largest "
+               "relative l2 f32 "
                "%.1e f16 %.1e "
                "bf16 %.1e f64 %.1e\n",
-               argv[i], count, failures - before, most_l2[ATTN_F32], most_l2[ATTN_F16], most_l2[ATTN_BF16],
-               most_l2[ATTN_F64]);
+               argv[i], count, refused, failures - before, most_l2[ATTN_F32], most_l2[ATTN_F16],
+               most_l2[ATTN_BF16], most_l2[ATTN_F64]);
         if (flash && timing) check_large(argv[i]);
     }
     printf("```\n\n");

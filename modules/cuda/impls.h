@@ -5,7 +5,7 @@
 #include "device.h"
 
 extern const attn_impl attn_cuda_reference;
-extern const attn_impl attn_cuda_flash;
+extern const attn_impl attn_cuda_flash, attn_cuda_flash_sm90;
 extern const attn_impl attn_cuda_cudnn;
 
 /* memory.c */

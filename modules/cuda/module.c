@@ -1,7 +1,8 @@
 /* module.c: what the module offers. It loads without a driver; devices are asked when a layer opens. */
 #include "impls.h"
 
-static const attn_impl *const impls[] = {&attn_cuda_flash, &attn_cuda_reference, &attn_cuda_cudnn, NULL};
+static const attn_impl *const impls[] = {&attn_cuda_flash_sm90, &attn_cuda_flash, &attn_cuda_reference,
+                                         &attn_cuda_cudnn, NULL};
 
 static const attn_device *const devices[] = {&attn_cuda_device, NULL};
 

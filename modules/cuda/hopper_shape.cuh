@@ -1,0 +1,65 @@
+/* hopper_shape.cuh: one instance of the warpgroup kernel: its sizes, and where things lie in shared memory.
+ */
+#ifndef ATTN_CUDA_HOPPER_SHAPE_CUH
+#define ATTN_CUDA_HOPPER_SHAPE_CUH
+
+#include "hopper_item.cuh"
+
+namespace
+{
+
+enum { SHARED_MOST = 232448 }; /* bytes a block may have */
+
+/* DK_, DV: head sizes; WIDTH: columns of a box in shared memory; QS: buffers of Q; TURNS: warpgroups
+ * issue one after the other. */
+template <typename T_, int DK_, int DV_, int GROUPS_, int KEYS_, int WIDTH_, int QS_, int TURNS_ = 1>
+struct shape {
+    using T = T_;
+    static constexpr int DK = (DK_ + 15) / 16 * 16, DV = DV_, GROUPS = GROUPS_, KEYS = KEYS_, WIDTH = WIDTH_,
+                         QS = QS_, TURNS = GROUPS > 1 && TURNS_;
+    static constexpr int THREADS = (GROUPS + 1) * 128, KS = 2, VS = 2, ROW = WIDTH * 2;
+    static constexpr int Q_BOXES = (DK + WIDTH - 1) / WIDTH, V_BOXES = (DV + WIDTH - 1) / WIDTH,
+                         O_BOXES = Q_BOXES > V_BOXES ? Q_BOXES : V_BOXES;
+    /* Bytes: of boxes, of one group's queries (or outputs), of tiles. */
+    static constexpr int Q_BOX = 64 * ROW, KV_BOX = KEYS * ROW, Q_GROUP = O_BOXES * Q_BOX,
+                         K_BYTES = Q_BOXES * KV_BOX, V_BYTES = V_BOXES * KV_BOX;
+    static constexpr int K = QS * GROUPS * Q_GROUP, V = K + KS * K_BYTES, LOW = V + VS * V_BYTES;
+    /* Items listed ahead, each with its rows' intervals. */
+    static constexpr int ROWS = GROUPS * 64, ITEM_BYTES = ROWS * 8 + (int)sizeof(hopper_item),
+                         ITEMS = LOW + 4 * ITEM_BYTES + 256 <= SHARED_MOST ? 4 : 2;
+    static constexpr int HIGH = LOW + ITEMS * ROWS * 4, ITEM = HIGH + ITEMS * ROWS * 4;
+    /* Barriers, of 8 bytes. */
+    static constexpr int ITEM_FULL = ITEM + ITEMS * (int)sizeof(hopper_item),
+                         ITEM_EMPTY = ITEM_FULL + ITEMS * 8, Q_FULL = ITEM_EMPTY + ITEMS * 8,
+                         O_FULL = Q_FULL + QS * GROUPS * 8, O_BOXED = O_FULL + QS * GROUPS * 8,
+                         K_FULL = O_BOXED + QS * GROUPS * 8, K_EMPTY = K_FULL + KS * 8,
+                         V_FULL = K_EMPTY + KS * 8, V_EMPTY = V_FULL + VS * 8, BYTES = V_EMPTY + VS * 8;
+    /* Of a thread, after the groups have shared out what the block has. */
+    static constexpr int LOADER_REGISTERS = GROUPS == 3   ? 32
+                                            : GROUPS == 2 ? 24
+                                                          : 56,
+                         REGISTERS = GROUPS == 3   ? 160
+                                     : GROUPS == 2 ? 240
+                                                   : 248;
+    static_assert(sizeof(hopper_item) % 8 == 0 && BYTES <= SHARED_MOST, "shared memory");
+};
+
+/* A place in a ring of SIZE, and the parity of its use. */
+template <int SIZE> struct place {
+    uint32_t at, parity;
+    __device__ __forceinline__ void next()
+    {
+        at = at + 1 == SIZE ? 0 : at + 1;
+        parity ^= at == 0;
+    }
+};
+
+/* Place of number n. */
+template <int SIZE> __device__ __forceinline__ place<SIZE> place_of(uint32_t n)
+{
+    return {n % SIZE, n / SIZE % 2};
+}
+
+} // namespace
+
+#endif
