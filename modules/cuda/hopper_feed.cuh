@@ -28,10 +28,10 @@ __device__ __forceinline__ hopper_item item_of(const attn_cuda_call &c, const ro
     item.keys = g;
     item.high_tile = g.end ? (g.end - 1) / S::KEYS : -1;
     item.low_tile = g.end ? g.start / S::KEYS : 0;
-    item.zero_from =
-        c.cu_k.data || c.kv_lengths.data || masked(c) ? (int)min(k.kv_len, (int64_t)kept.to) : INT32_MAX;
+    /* Keys past the tensor's are zeros already. */
+    item.zero_from = c.cu_k.data || g.end < c.p.kv_len ? g.end : INT32_MAX;
     item.holes = kept.holes;
-    item.repair = g.all_from > g.start || g.all_to < g.end || (masked(c) && kept.from > 0);
+    item.repair = g.all_from > g.start || g.all_to < g.end || g.start > item.low_tile * S::KEYS;
     item.last = 0;
     item.block = k;
     return item;

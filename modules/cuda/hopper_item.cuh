@@ -20,8 +20,8 @@ struct hopper_item {
     int low_tile, high_tile; /* tiles of keys; none when high < low */
     int zero_from;           /* values from here on are present and hidden: zero them. INT_MAX: none */
     int holes;               /* masks hide some keys between others */
-    int repair;              /* rows differ in what they see: values that are not finite need care */
-    int last;                /* no item: the end */
+    int repair; /* some row does not see some key of its tiles: values that are not finite need care */
+    int last;   /* no item: the end */
     rows_block block;
 };
 
