@@ -1,15 +1,14 @@
 /* check.c: attn check, the self-test of an installation. */
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "call.h"
 #include "check_bound.h"
 #include "check_cases.h"
 #include "check_lanes.h"
 #include "cli.h"
+#include "crash.h"
 #include "generate.h"
 #include "mirror.h"
 #include "report.h"
@@ -356,22 +355,6 @@ static int64_t note_modules(struct run *run)
     return run->failed;
 }
 
-/* A kernel that crashes takes the process with it; the problem is told before. */
-static char crash_text[PROBLEM_TEXT_BYTES + 64];
-
-static void on_crash(int number)
-{
-    if (write(STDERR_FILENO, crash_text, strlen(crash_text)) < 0) _exit(CLI_RUNTIME);
-    signal(number, SIG_DFL);
-    raise(number);
-}
-
-static void catch_crashes(void)
-{
-    static const int numbers[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE};
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) signal(numbers[i], on_crash);
-}
-
 static int report(struct run *run, int code)
 {
     if (run->failures) return print_json(run, code);
@@ -381,14 +364,14 @@ static int report(struct run *run, int code)
 
 static int check_all(struct run *run)
 {
-    catch_crashes();
+    crash_catch();
     report_progress_begin(&run->progress, "check", (int64_t)run->problems.count);
     for (size_t i = 0; i < run->lanes.count; i++) run->skipped += !run->lanes.items[i].context;
     for (size_t i = 0; i < run->problems.count && !cli_interrupted(); i++) {
         char text[PROBLEM_TEXT_BYTES];
         report_progress_step(&run->progress, (int64_t)i,
                              problem_format(&run->problems.items[i], text, sizeof text));
-        snprintf(crash_text, sizeof crash_text, "\nattn check: crashed in attn check --problem %s\n", text);
+        crash_note("\nattn check: crashed in attn check --problem %s\n", text);
         check_problem(run, &run->problems.items[i]);
     }
     report_progress_clear(&run->progress);

@@ -132,6 +132,8 @@ static json_t *to_json(const struct values *values, const struct call *call, con
     if (!object) return NULL;
     json_object_set_new(object, "device",
                         json_string(values->context.device ? values->context.device : "cpu"));
+    json_object_set_new(object, "blocks", json_string(r->layer.report ? r->layer.report : ""));
+    json_object_set_new(object, "kept_share", report_real(r->layer.kept_share));
     json_object_set_new(object, "seconds", report_real(r->measure.median));
     json_object_set_new(object, "seconds_best", report_real(r->measure.best));
     json_object_set_new(object, "repeats", json_integer(r->measure.repeats));
@@ -160,6 +162,7 @@ static void print_text(const struct values *values, const struct call *call, con
     line("source", r->layer.source);
     line("reason", r->layer.reason);
     line("plan", r->layer.plan);
+    if (r->layer.report && *r->layer.report) line("blocks", r->layer.report);
     snprintf(text, sizeof text, "%s median, %s best of %" PRId64, report_time(r->measure.median, a),
              report_time(r->measure.best, b), r->measure.repeats);
     size_t used = strlen(text);
