@@ -194,6 +194,11 @@ void attn_contract_check(const attn_backend *b, const attn_facts *f, int64_t hea
     }
 }
 
+bool attn_contract_f32(const attn_backend *b, const attn_facts *f)
+{
+    return b->from_module || !strcmp(b->family, "plain") || !strcmp(f->platform, "cpu");
+}
+
 const char *attn_contract_condition(attn_condition condition, const attn_facts *f, int64_t head_size,
                                     bool permitted)
 {

@@ -14,6 +14,10 @@ void attn_contract_check(const attn_backend *backend, const attn_facts *facts, i
 /* The platform is declared for the backend. */
 bool attn_contract_platform(const attn_backend *backend, const char *platform);
 
+/* The backend takes fp32 on that platform: the plain one and those of modules anywhere, this project's own on
+ * a CPU. */
+bool attn_contract_f32(const attn_backend *backend, const attn_facts *facts);
+
 /* Conditions of routes.def. */
 typedef enum attn_condition { ALWAYS, PERMITTED, BLACKWELL, CUDNN_READY, HEAD_KNOWN } attn_condition;
 /* NULL: it holds; else what stands against it. */

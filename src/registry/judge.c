@@ -281,6 +281,15 @@ static void check_contract_needs(const attn_backend *b, const attn_problem *prob
                     "%s accepts no piecewise spans; use the flash family or a 4-D mask", b->name);
 }
 
+/* What is only described is judged by what its kernels take anywhere. */
+static void check_contract_f32(const attn_court *court, const attn_backend *b, const attn_problem *problem,
+                               attn_reasons *reasons)
+{
+    if (problem->dtype == ATTN_F32 && !attn_contract_f32(b, court->facts))
+        attn_reason(reasons, ATTN_KIND_DTYPE_UNSUPPORTED, "%s takes fp16 and bf16, not fp32; use TORCH_SDPA",
+                    b->name);
+}
+
 static void refuse_platform(const attn_court *court, const attn_backend *b, attn_reasons *reasons)
 {
     if (!strcmp(court->facts->platform, "none"))
@@ -333,6 +342,7 @@ void attn_judge_backend(const attn_court *court, const attn_backend *b, const at
         if (b != attn_registry_dispatcher() || !court->plugin)
             attn_contract_check(b, court->facts, court->head_size, &reasons);
         check_contract_needs(b, problem, &reasons);
+        check_contract_f32(court, b, problem, &reasons);
     }
     verdict->usable = court->facts->live ? verdict->slot != NULL : !reasons.count;
     if (reasons.count) {
