@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ROWS = 64 };
+enum { ROWS = 128 };
 
 static attn_context *open_with(const char *modules, const char *allow, const char *backend)
 {
