@@ -119,7 +119,7 @@ static void conversion_keeps_every_pair(void **state)
 {
     (void)state;
     static const int64_t sizes[] = {16, 32, 48, 64, 128, 1000};
-    for (int n = 0; n < 200; n++) {
+    for (int n = 0; n < TEST_ROUNDS(200); n++) {
         attn_error error = ATTN_ERROR_INIT;
         attn_block_shape s =
             shape_of(1, 1 + draw(2), 1 + draw(300), 1 + draw(300), sizes[draw(6)], sizes[draw(6)]);
@@ -203,7 +203,7 @@ static void random_maps(void **state)
     (void)state;
     static const int64_t sizes[] = {16, 20, 40, 64, 100, 128, 256, 500};
     FOR_BACKENDS(backend)
-    for (int round = 0; round < 60; round++) {
+    for (int round = 0; round < TEST_ROUNDS(60); round++) {
         dims d = {1 + draw(2), 1 + draw(300), 1 + draw(400), 4, draw(2) ? 4 : 2, 16, draw(2) ? 16 : 24};
         attn_block_shape s =
             shape_of(draw(2) ? d.b : 1, draw(2) ? d.h : 1, d.sq, d.sk, sizes[draw(8)], sizes[draw(8)]);

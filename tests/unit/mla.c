@@ -284,7 +284,7 @@ static void vision_encoders_run(void **state)
 {
     static const int64_t sizes[] = {64, 72, 80, 96, 128};
     (void)state;
-    for (int n = 0; n < 10; n++) {
+    for (int n = 0; n < TEST_ROUNDS(10); n++) {
         test_call c;
         tensor cu, out, lse;
         int64_t d = sizes[n % 5], at[] = {0, 49, 49, 130}, first = 0;

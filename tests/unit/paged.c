@@ -29,7 +29,7 @@ static void pages_of_every_size_layout_and_type(void **state)
     static const attn_dtype types[] = {ATTN_F32, ATTN_F16, ATTN_BF16};
     (void)state;
     FOR_BACKENDS(backend)
-    for (int n = 0; n < 30; n++) {
+    for (int n = 0; n < 30; n += TEST_STEP) {
         serve_shape p = mixed;
         serve s;
         p.block = blocks[n % 5], p.layout = n / 5 % 2, p.dtype = types[n / 10], p.seed = (uint32_t)n;
@@ -48,7 +48,7 @@ static void stored_types_and_scales(void **state)
     static const attn_dtype queries[] = {ATTN_F32, ATTN_BF16, ATTN_F16};
     (void)state;
     FOR_BACKENDS(backend)
-    for (int n = 0; n < 72; n++) {
+    for (int n = 0; n < 72; n += TEST_STEP) {
         serve_shape p = mixed;
         serve s;
         p.stored = types[n % 6], p.scales = n / 6 % 4, p.dtype = queries[n / 24], p.layout = n % 2;
