@@ -141,6 +141,8 @@ static json_t *to_json(const struct values *values, const struct call *call, con
     json_object_set_new(object, "workspace_bytes", json_integer((json_int_t)r->measure.workspace));
     json_object_set_new(object, "peak_bytes",
                         r->measure.peak_bytes < 0 ? json_null() : json_integer(r->measure.peak_bytes));
+    json_object_set_new(object, "kept_share", report_real(r->layer.kept_share));
+    json_object_set_new(object, "note", json_string(r->layer.report ? r->layer.report : ""));
     if (values->out) json_object_set_new(object, "out", json_string(values->out));
     if (values->lse) json_object_set_new(object, "lse", json_string(values->lse));
     if (values->scores) json_object_set_new(object, "scores", json_string(values->scores));
@@ -177,6 +179,7 @@ static void print_text(const struct values *values, const struct call *call, con
              r->measure.peak_bytes < 0 ? "unknown" : report_bytes((double)r->measure.peak_bytes, a),
              report_bytes((double)r->measure.workspace, b));
     line("memory", text);
+    if (r->layer.report && r->layer.report[0]) line("note", r->layer.report);
     if (values->out) line("out", values->out);
     if (values->lse) line("lse", values->lse);
     if (values->scores) line("scores", values->scores);
