@@ -66,6 +66,15 @@ static attn_logged *selection_key(attn_context *c, const char *role, const char 
     return note;
 }
 
+/* Where a platform wants it heard, the line says as well what was chosen in their stead. */
+static void log_rejected(attn_context *c, const attn_choice *choice)
+{
+    bool loud = choice->rejected_level >= ATTN_LOG_INFO;
+    if (!*choice->rejected) return;
+    attn_context_log(c, loud ? ATTN_LOG_INFO : ATTN_LOG_DEBUG, "rejected: %s%s%s", choice->rejected,
+                     loud ? "; overridden by " : "", loud ? choice->backend->name : "");
+}
+
 /* One line a (role, category, backend, source), however many layers there are. */
 void attn_log_selection(attn_context *c, const char *role, const char *category, const attn_choice *choice)
 {
@@ -85,7 +94,7 @@ void attn_log_selection(attn_context *c, const char *role, const char *category,
     }
     if (choice->backend->domain == ATTN_DOMAIN_LLM) tell_obsolete(c);
     if (*choice->warning) attn_context_log(c, ATTN_LOG_WARNING, "%s", choice->warning);
-    if (*choice->rejected) attn_context_log(c, ATTN_LOG_DEBUG, "rejected: %s", choice->rejected);
+    log_rejected(c, choice);
     attn_context_log(c, ATTN_LOG_INFO, "role '%.120s'%s%.120s%s: backend %s (%s) via %.300s: %s", role,
                      category ? " (category '" : "", category ? category : "", category ? "')" : "",
                      choice->backend->log_name, choice->slot ? choice->slot->impl.name : "by contract",

@@ -276,6 +276,7 @@ static attn_status choose(walk *w, attn_error *error)
     if (winner < 0) return refuse_all(w, &list, error);
     list_text(&list, w->choice->rejected, sizeof w->choice->rejected);
     if (!strcmp(w->choice->rejected, "{}")) *w->choice->rejected = 0;
+    w->choice->rejected_level = attn_llm_platform_of(w->court->facts)->passed_over;
     snprintf(reason, sizeof reason, "automatic choice for %s out of the valid %s", w->court->facts->platform,
              valid);
     warn_of_block(w, &list, winner);

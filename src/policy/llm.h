@@ -29,6 +29,7 @@ typedef struct attn_llm_platform {
     attn_kind mla, sparse; /* of the refusal; none: no refusal */
     int64_t block, multiple;
     const char *layout;
+    int32_t passed_over; /* level of the log for candidates that were refused */
 } attn_llm_platform;
 /* A platform without a row of its own validates. */
 const attn_llm_platform *attn_llm_platform_of(const attn_facts *facts);

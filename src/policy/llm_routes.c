@@ -7,15 +7,15 @@
 static const attn_llm_platform platforms[] = {
 #define MLA_NOT_SUPPORTED_ON_PLATFORM    ATTN_KIND_MLA_NOT_SUPPORTED_ON_PLATFORM
 #define SPARSE_NOT_SUPPORTED_ON_PLATFORM ATTN_KIND_SPARSE_NOT_SUPPORTED_ON_PLATFORM
-#define X(platform, rule, mla, sparse, block, multiple, layout)                                              \
-    {platform, ATTN_LLM_##rule, mla, sparse, block, multiple, layout},
+#define X(platform, rule, mla, sparse, block, multiple, layout, passed_over)                                 \
+    {platform, ATTN_LLM_##rule, mla, sparse, block, multiple, layout, ATTN_LOG_##passed_over},
 #include "registry/llm_platforms.def"
 #undef X
 };
 
 const attn_llm_platform *attn_llm_platform_of(const attn_facts *facts)
 {
-    static const attn_llm_platform other = {"", ATTN_LLM_VALIDATED, NONE, NONE, 0, 0, ""};
+    static const attn_llm_platform other = {"", ATTN_LLM_VALIDATED, NONE, NONE, 0, 0, "", ATTN_LOG_DEBUG};
     for (size_t i = 0; i < sizeof platforms / sizeof *platforms; i++)
         if (!strcmp(platforms[i].name, facts->platform)) return &platforms[i];
     return &other;

@@ -25,6 +25,7 @@ typedef struct attn_choice {
     char warning[512];   /* what should be logged beside the choice; "" for nothing */
     char rejected[1024]; /* domain llm: candidates that were refused, "{NAME: [reason, reason]}"; "" for none
                           */
+    int32_t rejected_level; /* of the log; at ATTN_LOG_INFO the line says that the choice overrides them */
 } attn_choice;
 
 /* What is asked. Strings are the caller's. */

@@ -10,7 +10,7 @@
 /* ---- asking ------------------------------------------------------------------------------------- */
 
 typedef struct heard {
-    char warnings[1024], debugs[4096];
+    char warnings[1024], debugs[4096], infos[4096]; /* debugs: all below warnings */
     int selections;
 } heard;
 
@@ -20,6 +20,8 @@ static void hear(void *user, int32_t level, const char *text)
     char *place = level >= ATTN_LOG_WARNING ? h->warnings : h->debugs;
     size_t bytes = level >= ATTN_LOG_WARNING ? sizeof h->warnings : sizeof h->debugs, used = strlen(place);
     snprintf(place + used, bytes - used, "%s\n", text);
+    used = strlen(h->infos);
+    if (level == ATTN_LOG_INFO) snprintf(h->infos + used, sizeof h->infos - used, "%s\n", text);
     h->selections += strstr(text, "backend") && level == ATTN_LOG_INFO;
 }
 
@@ -384,6 +386,23 @@ static void a_block_size_that_costs_a_better_one(void **state)
     assert_string_equal(fine.log.warnings, "");
 }
 
+/* ROCm tells what was passed over where CUDA leaves it to those who ask for details. */
+static void rocm_tells_what_it_overrides(void **state)
+{
+    (void)state;
+    const char *rocm = "{\"platform\": \"rocm\", \"compute_capability\": \"9.4\"}";
+    asked a = ask(rocm, NULL, QUERY(.flags = ATTN_LLM_FLAG(SINK)), 128, ATTN_BF16);
+    assert_string_equal(a.backend, "TRITON_ATTN");
+    holds(a.log.infos, "rejected: {ROCM_ATTN: [attention sinks not supported]}; overridden by TRITON_ATTN\n");
+    asked plain = ask(rocm, NULL, QUERY(0), 128, ATTN_BF16);
+    assert_string_equal(plain.backend, "ROCM_ATTN");
+    assert_null(strstr(plain.log.infos, "overridden"));
+    asked cuda = ask(CUDA("8.0"), NULL, QUERY(.flags = ATTN_LLM_FLAG(SINK)), 128, ATTN_BF16);
+    assert_string_equal(cuda.backend, "TRITON_ATTN");
+    holds(cuda.log.debugs, "rejected: {FLASH_ATTN: [attention sinks not supported]");
+    assert_null(strstr(cuda.log.infos, "rejected"));
+}
+
 static void cpu_as_described(void **state)
 {
     (void)state;
@@ -586,6 +605,7 @@ int main(void)
                                        cmocka_unit_test(messages),
                                        cmocka_unit_test(a_small_error_is_cut),
                                        cmocka_unit_test(a_block_size_that_costs_a_better_one),
+                                       cmocka_unit_test(rocm_tells_what_it_overrides),
                                        cmocka_unit_test(cpu_as_described),
                                        cmocka_unit_test(xpu_as_described),
                                        cmocka_unit_test(questions_are_checked),
