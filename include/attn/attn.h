@@ -1178,6 +1178,21 @@ ATTN_API attn_status attn_llm_propose_block(const char *const *backends, size_t 
                                             int64_t *block, attn_error *error);
 ATTN_API attn_status attn_llm_kernel_block(const char *const *backends, size_t count, uint32_t flags,
                                            int64_t cache_block, int64_t *block, attn_error *error);
+/* Hybrid models keep attention and a state space in pages of one size: the size of cache blocks, at least
+ * `cache_block` (0: the proposed one), with which a page of attention holds one page of state. Blocks grow by
+ * max(smallest size that every backend takes, cache_block), also where the user gave cache_block.
+ * token_bytes: of keys and values of one token in one layer; state_bytes: of one page of state; both 1 or
+ * more. Fails: unknown_backend, invalid_value (a cache_block that a backend does not take, a result beyond
+ * INT32_MAX tokens). */
+ATTN_API attn_status attn_llm_hybrid_block(const char *const *backends, size_t count, uint32_t flags,
+                                           int64_t cache_block, int64_t token_bytes, int64_t state_bytes,
+                                           int64_t *block, attn_error *error);
+/* Tokens that the workspace of chunked MLA prefill is sized for: what is wanted (0: as much as the bound
+ * allows), at most ATTN_LLM_PREFILL_TOKENS, but never less than one block for each of the max_sequences
+ * sequences. Fails: invalid_value. */
+#define ATTN_LLM_PREFILL_TOKENS ((int64_t)64 * 1024)
+ATTN_API attn_status attn_llm_prefill_workspace(int64_t wanted, int64_t max_sequences, int64_t block_size,
+                                                int64_t *tokens, attn_error *error);
 
 typedef struct attn_impl_info {
     uint32_t size;

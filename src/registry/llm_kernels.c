@@ -134,16 +134,25 @@ static const char *sizes_of(int name, bool float32_state)
     return row ? row->block_sizes : "any";
 }
 
-/* The smallest size that all take; the usual one when they take it. */
+static bool all_accept(const char *const *sizes, size_t count, int64_t block)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!attn_llm_block_accepted(sizes[i], block)) return false;
+    return true;
+}
+
+/* The smallest size that all take; 0: none. */
+static int64_t smallest(const char *const *sizes, size_t count)
+{
+    for (int64_t block = 1; block <= BLOCK_MAX; block++)
+        if (all_accept(sizes, count, block)) return block;
+    return 0;
+}
+
+/* The usual size when all take it, else the smallest. */
 static int64_t common(const char *const *sizes, size_t count)
 {
-    for (int64_t block = 0; block <= BLOCK_MAX; block++) {
-        int64_t size = block ? block : USUAL_BLOCK;
-        size_t agreed = 0;
-        while (agreed < count && attn_llm_block_accepted(sizes[agreed], size)) agreed++;
-        if (agreed == count) return size;
-    }
-    return 0;
+    return all_accept(sizes, count, USUAL_BLOCK) ? USUAL_BLOCK : smallest(sizes, count);
 }
 
 int64_t attn_llm_block(const attn_facts *f, const attn_llm_case *q, int name)
@@ -179,16 +188,19 @@ static attn_status read_group(const char *const *backends, size_t count, uint32_
     return ATTN_OK;
 }
 
+static attn_status fail_common(size_t count, attn_error *error)
+{
+    return attn_fail(error, ATTN_KIND_INVALID_VALUE,
+                     "no common block size up to %d for the %zu backends; name others", BLOCK_MAX, count);
+}
+
 attn_status attn_llm_propose_block(const char *const *backends, size_t count, uint32_t flags, int64_t *block,
                                    attn_error *error)
 {
     const char *sizes[GROUP_MAX];
     ATTN_TRY(read_group(backends, count, flags, sizes, error));
     *block = common(sizes, count);
-    return *block ? ATTN_OK
-                  : attn_fail(error, ATTN_KIND_INVALID_VALUE,
-                              "no common block size up to %d for the %zu backends; name others", BLOCK_MAX,
-                              count);
+    return *block ? ATTN_OK : fail_common(count, error);
 }
 
 static bool all_exact(const char *const *sizes, size_t count, int64_t block)
@@ -229,4 +241,71 @@ attn_status attn_llm_kernel_block(const char *const *backends, size_t count, uin
                         "no common block size: none that the %zu backends list divides cache blocks of %lld "
                         "tokens",
                         count, (long long)cache_block);
+}
+
+/* ---- hybrid models ------------------------------------------------------------------------------ */
+
+static attn_status check_pages(int64_t cache_block, int64_t token_bytes, int64_t state_bytes,
+                               attn_error *error)
+{
+    if (cache_block < 0 || cache_block > INT32_MAX)
+        return attn_fail(error, ATTN_KIND_INVALID_VALUE,
+                         "cache_block is %lld; it is 1 or more tokens, or 0 for the proposed size",
+                         (long long)cache_block);
+    if (token_bytes < 1 || state_bytes < 1)
+        return attn_fail(error, ATTN_KIND_INVALID_VALUE,
+                         "token_bytes is %lld and state_bytes is %lld; both are 1 or more",
+                         (long long)token_bytes, (long long)state_bytes);
+    return ATTN_OK;
+}
+
+static int64_t divide_up(int64_t a, int64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+attn_status attn_llm_hybrid_block(const char *const *backends, size_t count, uint32_t flags,
+                                  int64_t cache_block, int64_t token_bytes, int64_t state_bytes,
+                                  int64_t *block, attn_error *error)
+{
+    const char *sizes[GROUP_MAX];
+    ATTN_TRY(read_group(backends, count, flags, sizes, error));
+    ATTN_TRY(check_pages(cache_block, token_bytes, state_bytes, error));
+    int64_t least = smallest(sizes, count);
+    if (!least) return fail_common(count, error);
+    if (!cache_block) cache_block = common(sizes, count);
+    int64_t step = cache_block > least ? cache_block : least;
+    if (!all_accept(sizes, count, step))
+        return attn_fail(
+            error, ATTN_KIND_INVALID_VALUE,
+            "cache_block is %lld, which not all of the %zu backends take; the smallest that they "
+            "take is %lld",
+            (long long)cache_block, count, (long long)least);
+    int64_t steps = divide_up(divide_up(state_bytes, token_bytes), step);
+    if (steps > INT32_MAX / step)
+        return attn_fail(error, ATTN_KIND_INVALID_VALUE,
+                         "a page of state of %lld bytes needs more than %d tokens of %lld bytes in a block; "
+                         "make the state smaller",
+                         (long long)state_bytes, INT32_MAX, (long long)token_bytes);
+    *block = steps * step;
+    return ATTN_OK;
+}
+
+/* ---- chunked prefill ---------------------------------------------------------------------------- */
+
+attn_status attn_llm_prefill_workspace(int64_t wanted, int64_t max_sequences, int64_t block_size,
+                                       int64_t *tokens, attn_error *error)
+{
+    if (wanted < 0)
+        return attn_fail(error, ATTN_KIND_INVALID_VALUE,
+                         "wanted is %lld; it is 1 or more tokens, or 0 for as much as the bound allows",
+                         (long long)wanted);
+    if (max_sequences < 1 || block_size < 1 || max_sequences > INT32_MAX || block_size > INT32_MAX)
+        return attn_fail(error, ATTN_KIND_INVALID_VALUE,
+                         "max_sequences is %lld and block_size is %lld; both are 1 to %d",
+                         (long long)max_sequences, (long long)block_size, INT32_MAX);
+    int64_t least = max_sequences * block_size;
+    int64_t most = wanted && wanted < ATTN_LLM_PREFILL_TOKENS ? wanted : ATTN_LLM_PREFILL_TOKENS;
+    *tokens = most > least ? most : least;
+    return ATTN_OK;
 }

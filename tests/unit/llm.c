@@ -203,6 +203,67 @@ static void blocks_of_several(void **state)
     assert_int_not_equal(attn_llm_propose_block(wrong, 0, 0, &block, &error), 0);
 }
 
+/* The block with which a page of attention holds a page of state, by the definition: the first multiple. */
+static void blocks_of_hybrid_models(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *backend;
+        int64_t cache_block, token_bytes, state_bytes, block;
+        uint32_t flags;
+    } rows[] = {{"FLASH_ATTN", 0, 4096, 65536, 16, 0},
+                {"FLASH_ATTN", 0, 4096, 65537, 32, 0},
+                {"FLASH_ATTN", 16, 1024, 1638400, 1600, 0},
+                {"FLASH_ATTN", 48, 4096, 4096 * 49, 96, 0},
+                {"FLASH_ATTN", 256, 4096, 1, 256, 0},
+                {"FLASHINFER_MLA", 16, 1000, 32001, 64, 0},
+                {"CUTLASS_MLA", 0, 1152, 1152 * 129, 256, 0},
+                {"FLEX_ATTENTION", 10, 7, 700, 100, 0},
+                {"FLASH_ATTN", 32, 8, 264, 64, ATTN_LLM_FLAG(FLOAT32_STATE)}};
+    attn_error error = ATTN_ERROR_INIT;
+    int64_t block = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(attn_llm_hybrid_block(&rows[i].backend, 1, rows[i].flags, rows[i].cache_block,
+                                               rows[i].token_bytes, rows[i].state_bytes, &block, &error),
+                         0);
+        assert_int_equal(block, rows[i].block);
+        assert_true(block * rows[i].token_bytes >= rows[i].state_bytes);
+    }
+    const char *const pair[] = {"FLASHINFER_MLA", "FLASHMLA"};
+    assert_int_equal(attn_llm_hybrid_block(pair, 2, 0, 0, 100, 6401, &block, &error), 0);
+    assert_int_equal(block, 128);
+    assert_int_not_equal(attn_llm_hybrid_block(pair, 2, 0, 96, 100, 6401, &block, &error), 0);
+    holds(error.text, "cache_block is 96");
+    assert_int_not_equal(attn_llm_hybrid_block(pair, 2, 0, 0, 0, 1, &block, &error), 0);
+    holds(error.text, "token_bytes is 0");
+    assert_int_not_equal(attn_llm_hybrid_block(pair, 2, 0, 0, 1, INT64_MAX, &block, &error), 0);
+    holds(error.text, "make the state smaller");
+}
+
+static void prefill_workspace(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t wanted, sequences, block, tokens;
+    } rows[] = {{0, 256, 64, 65536},
+                {8192, 64, 64, 8192},
+                {8192, 256, 64, 16384},
+                {1048576, 256, 64, 65536},
+                {1048576, 1024, 128, 131072},
+                {65536, 1024, 64, 65536},
+                {1, 1, 1, 1}};
+    attn_error error = ATTN_ERROR_INIT;
+    int64_t tokens = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(
+            attn_llm_prefill_workspace(rows[i].wanted, rows[i].sequences, rows[i].block, &tokens, &error), 0);
+        assert_int_equal(tokens, rows[i].tokens);
+    }
+    assert_int_not_equal(attn_llm_prefill_workspace(-1, 1, 1, &tokens, &error), 0);
+    assert_int_not_equal(attn_llm_prefill_workspace(0, 0, 1, &tokens, &error), 0);
+    holds(error.text, "max_sequences is 0");
+}
+
 /* ---- TRTLLM ------------------------------------------------------------------------------------- */
 
 static void trtllm_by_batch(void **state)
@@ -598,6 +659,8 @@ int main(void)
                                        cmocka_unit_test(proposed_blocks),
                                        cmocka_unit_test(layouts),
                                        cmocka_unit_test(blocks_of_several),
+                                       cmocka_unit_test(blocks_of_hybrid_models),
+                                       cmocka_unit_test(prefill_workspace),
                                        cmocka_unit_test(trtllm_by_batch),
                                        cmocka_unit_test(mla_prefill),
                                        cmocka_unit_test(fp8_prefill_queries),
