@@ -1194,6 +1194,28 @@ ATTN_API attn_status attn_llm_hybrid_block(const char *const *backends, size_t c
 ATTN_API attn_status attn_llm_prefill_workspace(int64_t wanted, int64_t max_sequences, int64_t block_size,
                                                 int64_t *tokens, attn_error *error);
 
+/* A setting of decode context parallelism (DCP): groups of decode_context ranks, out of the tensor_parallel
+ * ones, share the tokens of one cache. 0 means not known where no other meaning is told; a limit on a number
+ * that is not known is not asked. */
+#define ATTN_LLM_PARALLEL_MLA        1u /* the model's cache has no heads of its own */
+#define ATTN_LLM_PARALLEL_ALL_TO_ALL 2u /* partial results are merged by an all-to-all exchange */
+typedef struct attn_llm_parallel {
+    uint32_t size;
+    uint32_t flags;          /* ATTN_LLM_PARALLEL bits */
+    int64_t tensor_parallel; /* ranks, 1 or more */
+    int64_t decode_context;  /* ranks, 1 or more; 1: no DCP */
+    int64_t heads;           /* query heads of the model, before any split; kv_heads divides it */
+    int64_t kv_heads;        /* likewise; no matter for MLA */
+    int64_t block_size;      /* tokens of a cache block */
+    int64_t interleave;      /* tokens that lie on one rank before the next one's follow */
+} attn_llm_parallel;
+/* Whether it can run: tensor_parallel is divisible by decode_context, and an all-to-all merge has more than
+ * one rank. With more than one: for other models than MLA tensor_parallel is above kv_heads, decode_context
+ * at most tensor_parallel / kv_heads, and heads / kv_heads divisible by decode_context; block_size is at
+ * least interleave and divisible by it. Fails: invalid_struct; invalid_value with every limit that does not
+ * hold. */
+ATTN_API attn_status attn_llm_check_parallel(const attn_llm_parallel *parallel, attn_error *error);
+
 typedef struct attn_impl_info {
     uint32_t size;
     int32_t head_dim_max;

@@ -1,0 +1,92 @@
+/* llm_model.c: what follows from a language model's own numbers and from its checkpoint. */
+#include "support.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void holds(const char *text, const char *part)
+{
+    if (!strstr(text, part)) fail_msg("\"%s\" does not hold \"%s\"", text, part);
+}
+
+/* ---- decode context parallelism ----------------------------------------------------------------- */
+
+#define P(...)                                                                                               \
+    {                                                                                                        \
+        .size = sizeof(attn_llm_parallel), __VA_ARGS__                                                       \
+    }
+
+static void limits_of_context_parallelism(void **state)
+{
+    (void)state;
+    enum { MLA = ATTN_LLM_PARALLEL_MLA, A2A = ATTN_LLM_PARALLEL_ALL_TO_ALL };
+    static const struct {
+        attn_llm_parallel p;
+        int reasons;
+        const char *says; /* "": it can run */
+    } rows[] = {
+        {P(0, 1, 1, 32, 32, 16, 1), 0, ""},
+        /* Without DCP the limits of heads and blocks are not asked. */
+        {P(0, 4, 1, 32, 8, 16, 64), 0, ""},
+        {P(0, 8, 2, 32, 4, 16, 1), 0, ""},
+        {P(0, 8, 2, 64, 4, 16, 16), 0, ""},
+        {P(0, 8, 4, 64, 2, 16, 4), 0, ""},
+        {P(0, 8, 3, 0, 0, 0, 0), 1,
+         "the tensor-parallel size is 8, not divisible by the DCP size, which is 3"},
+        {P(MLA, 8, 3, 0, 0, 0, 0), 1, "which is 3"},
+        {P(0, 8, 2, 64, 8, 16, 1), 2,
+         "the tensor-parallel size is 8, not above the number of KV heads, which is 8"},
+        {P(0, 8, 2, 64, 8, 16, 1), 2,
+         "the DCP size is 2, not at most the tensor-parallel size / KV heads, which is 1"},
+        {P(0, 8, 4, 64, 4, 16, 1), 1, "the DCP size is 4, not at most"},
+        {P(0, 16, 4, 24, 4, 16, 1), 1,
+         "the number of query heads per KV head is 6, not divisible by the DCP size, which is 4"},
+        /* MLA has no heads in its cache. */
+        {P(MLA, 8, 8, 128, 3, 64, 64), 0, ""},
+        {P(MLA, 8, 8, 128, 1, 16, 32), 2,
+         "the block size is 16, not at least the KV interleave size, which is 32"},
+        {P(MLA, 8, 8, 128, 1, 48, 32), 1, "the block size is 48, not divisible by the KV interleave size"},
+        {P(A2A, 8, 1, 64, 8, 16, 1), 1,
+         "the DCP size is 1, not above the bound of all-to-all merging, which is 1"},
+        {P(A2A, 8, 2, 64, 4, 16, 1), 0, ""},
+        {P(A2A | MLA, 6, 4, 0, 0, 0, 0), 1, "divisible by"},
+        {P(0, 6, 4, 36, 4, 16, 32), 5, "; "}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        attn_error error = ATTN_ERROR_INIT;
+        int reasons = 0;
+        assert_int_equal(attn_llm_check_parallel(&rows[i].p, &error) != 0, rows[i].reasons > 0);
+        if (!rows[i].reasons) continue;
+        assert_int_equal(error.kind, ATTN_KIND_INVALID_VALUE);
+        holds(error.text, rows[i].says);
+        for (const char *at = error.text; (at = strstr(at, ", not ")); at += 6) reasons++;
+        assert_int_equal(reasons, rows[i].reasons);
+    }
+}
+
+static void parallel_settings_are_checked(void **state)
+{
+    (void)state;
+    static const attn_llm_parallel wrong[] = {P(1u << 30, 8, 2, 0, 0, 0, 0), P(0, 0, 1, 0, 0, 0, 0),
+                                              P(0, 8, 0, 0, 0, 0, 0),        P(0, 8, 2, -1, 0, 0, 0),
+                                              P(0, 8, 2, 0, 0, -16, 0),      P(0, 8, 2, 30, 4, 0, 0)};
+    attn_error error = ATTN_ERROR_INIT;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_not_equal(attn_llm_check_parallel(&wrong[i], &error), 0);
+        assert_int_equal(error.kind, ATTN_KIND_INVALID_VALUE);
+    }
+    attn_llm_parallel small = {.size = 8, .tensor_parallel = 1, .decode_context = 1};
+    assert_int_not_equal(attn_llm_check_parallel(&small, &error), 0);
+    assert_int_equal(error.kind, ATTN_KIND_INVALID_STRUCT);
+    assert_int_not_equal(attn_llm_check_parallel(NULL, &error), 0);
+    /* An older, shorter struct: what it lacks is not known. */
+    attn_llm_parallel old = {
+        .size = offsetof(attn_llm_parallel, heads), .tensor_parallel = 8, .decode_context = 2, .heads = -1};
+    assert_int_equal(attn_llm_check_parallel(&old, &error), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(limits_of_context_parallelism),
+                                       cmocka_unit_test(parallel_settings_are_checked)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
