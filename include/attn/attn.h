@@ -1216,6 +1216,48 @@ typedef struct attn_llm_parallel {
  * hold. */
 ATTN_API attn_status attn_llm_check_parallel(const attn_llm_parallel *parallel, attn_error *error);
 
+/* 1: a prefix language model, whose layers ask with ATTN_LLM_FLAG(MM_PREFIX) and whose pictures may not be
+ * prefilled in chunks. said: what the model's configuration says itself, 0 or 1, which counts; negative:
+ * nothing, and its family decides. model_type: the family as the configuration calls it, matched exactly;
+ * NULL: none. */
+ATTN_API int attn_llm_is_prefix_lm(const char *model_type, int32_t said);
+/* The families that are known; index from 0, NULL past the end. Constants. */
+ATTN_API const char *attn_llm_prefix_family_at(size_t index);
+
+/* Scales beside a quantised cache. */
+typedef enum attn_llm_scales {
+    ATTN_LLM_SCALES_NONE = 0,
+    ATTN_LLM_SCALES_TENSOR,    /* one for keys and one for values of a layer */
+    ATTN_LLM_SCALES_TOKEN_HEAD /* one float32 beside each head's vector */
+} attn_llm_scales;
+/* How the cache of one layer is asked to be stored. Strings are read during the call. */
+typedef struct attn_llm_cache_query {
+    uint32_t size;
+    int32_t layer;              /* index in its model, from 0 */
+    const char *kv_cache_dtype; /* asked for, as in attn_llm_query; NULL: "auto" */
+    const char *checkpoint; /* what the checkpoint's quantisation calls its KV scheme, in any case; "": it has
+                               one without a name, which is "fp8"; NULL: it has none */
+    const char *const
+        *skip; /* layers that keep "auto": indices in decimal, or "sliding_window"; NULL: none */
+    size_t skip_count;
+    int32_t sliding_window; /* non-zero: the layer has one */
+    attn_dtype model_dtype; /* 0: not known */
+} attn_llm_cache_query;
+typedef struct attn_llm_cache_storage {
+    uint32_t size;
+    int32_t skipped;            /* the skip list names the layer */
+    const char *kv_cache_dtype; /* in force; a constant */
+    attn_dtype dtype;           /* of the stored elements; 0: not known, or a format of the backend's own */
+    int32_t scales;             /* attn_llm_scales */
+} attn_llm_cache_storage;
+/* "auto" yields to the checkpoint's scheme and stores the model's dtype where there is none; any other name
+ * is taken, and the checkpoint's is not read. A layer on the skip list has "auto" and the model's dtype,
+ * whatever else is said. Fails: invalid_struct, invalid_value (an entry of the skip list, a negative layer),
+ * invalid_kv_cache_dtype (of the question or of the checkpoint).
+ */
+ATTN_API attn_status attn_llm_cache_resolve(const attn_llm_cache_query *query,
+                                            attn_llm_cache_storage *storage, attn_error *error);
+
 typedef struct attn_impl_info {
     uint32_t size;
     int32_t head_dim_max;

@@ -17,11 +17,21 @@ const attn_llm_name attn_llm_names[ATTN_LLM_NAMES] = {
 #undef X
 };
 
+enum { ELEMENTS_MODEL = -1, ELEMENTS_OWN = 0 };
+#define ELEMENTS_F16    ATTN_F16
+#define ELEMENTS_BF16   ATTN_BF16
+#define ELEMENTS_F8E4M3 ATTN_F8E4M3
+#define ELEMENTS_F8E5M2 ATTN_F8E5M2
+#define ELEMENTS_I8     ATTN_I8
 static const struct kv_row {
     const char *name;
     bool quantised;
+    attn_dtype elements;
+    attn_llm_scales scales;
 } kv_rows[] = {
-#define X(name, quantised) {#name, quantised},
+#undef NONE
+#define X(name, quantised, elements, scales)                                                                 \
+    {#name, quantised, ELEMENTS_##elements, ATTN_LLM_SCALES_##scales},
 #include "core/llm_kv_dtypes.def"
 #undef X
 };
@@ -58,6 +68,23 @@ int attn_kv_find(const char *name)
     for (int i = 0; i < ATTN_KV_DTYPES; i++)
         if (!strcmp(kv_rows[i].name, name)) return i;
     return -1;
+}
+
+int attn_kv_find_any_case(const char *name)
+{
+    for (int i = 0; i < ATTN_KV_DTYPES; i++)
+        if (!strcasecmp(kv_rows[i].name, name)) return i;
+    return -1;
+}
+
+attn_dtype attn_kv_elements(int kv, attn_dtype model_dtype)
+{
+    return kv_rows[kv].elements == ELEMENTS_MODEL ? model_dtype : kv_rows[kv].elements;
+}
+
+attn_llm_scales attn_kv_scales(int kv)
+{
+    return kv_rows[kv].scales;
 }
 
 const char *attn_kv_name(int kv)

@@ -33,7 +33,7 @@ const char *attn_llm_join(char *text, size_t bytes);
 const char *attn_llm_nearest(const char *name); /* NULL: none is near */
 
 enum {
-#define X(name, quantised) ATTN_KV_##name,
+#define X(name, quantised, elements, scales) ATTN_KV_##name,
 #include "core/llm_kv_dtypes.def"
 #undef X
     ATTN_KV_DTYPES,
@@ -42,7 +42,11 @@ enum {
 
 int attn_kv_find(const char *name); /* -1: unknown */
 const char *attn_kv_name(int kv);   /* NULL for ATTN_KV_NONE */
+int attn_kv_find_any_case(const char *name);
 bool attn_kv_quantised(int kv);
+/* Of the stored elements; 0: not known, as model_dtype is, or the backend's own format. */
+attn_dtype attn_kv_elements(int kv, attn_dtype model_dtype);
+attn_llm_scales attn_kv_scales(int kv);
 const char *attn_kv_list(char *text, size_t bytes);
 
 #endif

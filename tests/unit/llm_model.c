@@ -84,9 +84,122 @@ static void parallel_settings_are_checked(void **state)
     assert_int_equal(attn_llm_check_parallel(&old, &error), 0);
 }
 
+/* ---- prefix language models --------------------------------------------------------------------- */
+
+static void prefix_models(void **state)
+{
+    (void)state;
+    static const char *const known[] = {"bagel", "gemma3", "molmo2", "paligemma", "umm"};
+    static const char *const other[] = {"gemma2", "gemma3n", "Gemma3", "gemma", "llama", ""};
+    size_t count = 0;
+    for (; count < sizeof known / sizeof *known; count++) {
+        assert_string_equal(attn_llm_prefix_family_at(count), known[count]);
+        assert_int_equal(attn_llm_is_prefix_lm(known[count], -1), 1);
+        /* What the model says itself counts. */
+        assert_int_equal(attn_llm_is_prefix_lm(known[count], 0), 0);
+    }
+    assert_null(attn_llm_prefix_family_at(count));
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
+        assert_int_equal(attn_llm_is_prefix_lm(other[i], -1), 0);
+        assert_int_equal(attn_llm_is_prefix_lm(other[i], 1), 1);
+    }
+    assert_int_equal(attn_llm_is_prefix_lm(NULL, -1), 0);
+    assert_int_equal(attn_llm_is_prefix_lm(NULL, 1), 1);
+}
+
+/* ---- storage of the cache ----------------------------------------------------------------------- */
+
+static const char *const skip_list[] = {"0", "17", "sliding_window"};
+
+static void storage_of_the_cache(void **state)
+{
+    (void)state;
+    enum { NONE = ATTN_LLM_SCALES_NONE, TENSOR = ATTN_LLM_SCALES_TENSOR, HEAD = ATTN_LLM_SCALES_TOKEN_HEAD };
+    static const struct {
+        const char *asked, *checkpoint;
+        attn_dtype model;
+        int32_t layer, window, skipped; /* layer -1: no skip list */
+        const char *name;
+        attn_dtype dtype;
+        int32_t scales;
+    } rows[] = {{NULL, NULL, ATTN_BF16, -1, 0, 0, "auto", ATTN_BF16, NONE},
+                {"auto", NULL, ATTN_F16, -1, 0, 0, "auto", ATTN_F16, NONE},
+                {"auto", NULL, 0, -1, 0, 0, "auto", 0, NONE},
+                {"auto", "", ATTN_BF16, -1, 0, 0, "fp8", ATTN_F8E4M3, TENSOR},
+                {NULL, "FP8", ATTN_BF16, -1, 0, 0, "fp8", ATTN_F8E4M3, TENSOR},
+                {"auto", "fp8_e5m2", ATTN_BF16, -1, 0, 0, "fp8_e5m2", ATTN_F8E5M2, TENSOR},
+                {"auto", "auto", ATTN_BF16, -1, 0, 0, "auto", ATTN_BF16, NONE},
+                /* What was asked for by name goes before the checkpoint. */
+                {"bfloat16", "fp8", ATTN_F16, -1, 0, 0, "bfloat16", ATTN_BF16, NONE},
+                {"fp8", "NVFP4", ATTN_F16, -1, 0, 0, "fp8", ATTN_F8E4M3, TENSOR},
+                {"int8_per_token_head", "fp8", ATTN_BF16, -1, 0, 0, "int8_per_token_head", ATTN_I8, HEAD},
+                {"fp8_per_token_head", NULL, ATTN_BF16, -1, 0, 0, "fp8_per_token_head", ATTN_F8E4M3, HEAD},
+                {"fp8_ds_mla", NULL, ATTN_BF16, -1, 0, 0, "fp8_ds_mla", 0, TENSOR},
+                /* The skip list goes before everything. */
+                {"fp8", NULL, ATTN_BF16, 0, 0, 1, "auto", ATTN_BF16, NONE},
+                {"auto", "fp8", ATTN_BF16, 17, 0, 1, "auto", ATTN_BF16, NONE},
+                {"fp8", NULL, ATTN_BF16, 3, 1, 1, "auto", ATTN_BF16, NONE},
+                {"fp8", NULL, ATTN_BF16, 3, 0, 0, "fp8", ATTN_F8E4M3, TENSOR},
+                {"fp8", NULL, ATTN_BF16, 1, 0, 0, "fp8", ATTN_F8E4M3, TENSOR},
+                {"fp8", NULL, ATTN_BF16, 7, 0, 0, "fp8", ATTN_F8E4M3, TENSOR}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        attn_error error = ATTN_ERROR_INIT;
+        attn_llm_cache_storage s = {.size = sizeof s, .scales = 77};
+        attn_llm_cache_query q = {.size = sizeof q,
+                                  .kv_cache_dtype = rows[i].asked,
+                                  .checkpoint = rows[i].checkpoint,
+                                  .model_dtype = rows[i].model,
+                                  .sliding_window = rows[i].window};
+        if (rows[i].layer >= 0) q.layer = rows[i].layer, q.skip = skip_list, q.skip_count = 3;
+        assert_int_equal(attn_llm_cache_resolve(&q, &s, &error), 0);
+        assert_string_equal(s.kv_cache_dtype, rows[i].name);
+        assert_int_equal(s.dtype, rows[i].dtype);
+        assert_int_equal(s.scales, rows[i].scales);
+        assert_int_equal(s.skipped, rows[i].skipped);
+    }
+}
+
+static void wrong_storage(void **state)
+{
+    (void)state;
+    static const char *const entries[] = {"",        "x", "-1", "+1", "3x", " 3", "99999999999999999999",
+                                          "sliding", NULL};
+    attn_error error = ATTN_ERROR_INIT;
+    attn_llm_cache_storage s = {.size = sizeof s};
+    attn_llm_cache_query q = {.size = sizeof q, .kv_cache_dtype = "fp4"};
+    assert_int_not_equal(attn_llm_cache_resolve(&q, &s, &error), 0);
+    assert_int_equal(error.kind, ATTN_KIND_INVALID_KV_CACHE_DTYPE);
+    holds(error.text, "kv_cache_dtype is 'fp4'");
+    q.kv_cache_dtype = "auto", q.checkpoint = "NVFP4";
+    assert_int_not_equal(attn_llm_cache_resolve(&q, &s, &error), 0);
+    assert_int_equal(error.kind, ATTN_KIND_INVALID_KV_CACHE_DTYPE);
+    holds(error.text, "checkpoint's KV scheme is 'NVFP4'");
+    q.checkpoint = NULL;
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
+        q.skip = &entries[i], q.skip_count = 1;
+        assert_int_not_equal(attn_llm_cache_resolve(&q, &s, &error), 0);
+        assert_int_equal(error.kind, ATTN_KIND_INVALID_VALUE);
+    }
+    q.skip = NULL;
+    assert_int_not_equal(attn_llm_cache_resolve(&q, &s, &error), 0);
+    q.skip_count = 0, q.layer = -1;
+    assert_int_not_equal(attn_llm_cache_resolve(&q, &s, &error), 0);
+    assert_int_equal(error.kind, ATTN_KIND_INVALID_VALUE);
+    q.layer = 0;
+    assert_int_equal(attn_llm_cache_resolve(&q, &s, &error), 0);
+    assert_int_not_equal(attn_llm_cache_resolve(NULL, &s, &error), 0);
+    assert_int_equal(error.kind, ATTN_KIND_INVALID_STRUCT);
+    assert_int_not_equal(attn_llm_cache_resolve(&q, NULL, &error), 0);
+    q.size = 4;
+    assert_int_not_equal(attn_llm_cache_resolve(&q, &s, &error), 0);
+    assert_int_equal(error.kind, ATTN_KIND_INVALID_STRUCT);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(limits_of_context_parallelism),
-                                       cmocka_unit_test(parallel_settings_are_checked)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(limits_of_context_parallelism), cmocka_unit_test(parallel_settings_are_checked),
+        cmocka_unit_test(prefix_models), cmocka_unit_test(storage_of_the_cache),
+        cmocka_unit_test(wrong_storage)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
