@@ -100,3 +100,13 @@ attn_status attn_cuda_call_fill(const attn_call *call, const char *who, attn_cud
         memcpy(to->ranges, call->query_ranges, call->query_range_count * sizeof *to->ranges);
     return ATTN_OK;
 }
+
+attn_status attn_cuda_check_addresses(const attn_call *call, int align, const char *who, attn_error *error)
+{
+    uintptr_t all = (uintptr_t)call->q | (uintptr_t)call->k | (uintptr_t)call->v | (uintptr_t)call->out;
+    if (all % (uintptr_t)align == 0) return ATTN_OK;
+    return attn_fail(
+        error, ATTN_KIND_FEATURE_UNSUPPORTED,
+        "%s needs q, k, v and out at addresses that are multiples of %d; align them or choose TORCH_SDPA",
+        who, align);
+}

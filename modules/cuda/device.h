@@ -36,6 +36,10 @@ void attn_cuda_judge_device(int32_t index, const char *who, attn_reasons *reason
 attn_status attn_cuda_call_fill(const attn_call *call, const char *who, attn_cuda_call *to,
                                 attn_error *error);
 
+/* Addresses of q, k, v and out are no part of a problem: whether they are multiples of `align` bytes. The
+ * status lets an automatic choice fall to the next implementation. */
+attn_status attn_cuda_check_addresses(const attn_call *call, int align, const char *who, attn_error *error);
+
 /* `doing` says at what the error came: "launching", ... The error is taken out of the runtime's memory. */
 attn_status attn_cuda_fail(cudaError_t code, const char *who, const char *doing, attn_error *error);
 

@@ -72,24 +72,12 @@ static attn_status plan(const attn_host *host, const attn_problem *p, void **sta
     return status;
 }
 
-/* Addresses are no part of the problem. The status lets an automatic choice fall to the next implementation.
- */
-static attn_status check_addresses(const attn_call *call, attn_error *error)
-{
-    uintptr_t all = (uintptr_t)call->q | (uintptr_t)call->k | (uintptr_t)call->v | (uintptr_t)call->out;
-    if (all % ALIGN == 0) return ATTN_OK;
-    return attn_fail(
-        error, ATTN_KIND_FEATURE_UNSUPPORTED,
-        "%s needs q, k, v and out at addresses that are multiples of %d; align them or choose TORCH_SDPA",
-        who, ALIGN);
-}
-
 static attn_status run(const attn_host *host, const void *state, const attn_call *call, attn_error *error)
 {
     attn_cuda_call c;
     int before;
     (void)host;
-    attn_status status = check_addresses(call, error);
+    attn_status status = attn_cuda_check_addresses(call, ALIGN, who, error);
     if (!status) status = attn_cuda_call_fill(call, who, &c, error);
     if (!status) status = attn_cuda_enter(call->problem->device_id, who, &before, error);
     if (status) return status;
