@@ -4,18 +4,17 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *yes(int value)
+const char *catalog_yes(int value)
 {
     return value ? "yes" : "-";
 }
 
-static const char *or_dash(const char *text)
+const char *catalog_or_dash(const char *text)
 {
     return text && *text ? text : "-";
 }
 
-/* Code style keeps Markdown from reading the underscores of a name as emphasis. */
-static void cell_name(struct report_table *table, enum report_format format, const char *name)
+void catalog_cell_name(struct report_table *table, enum report_format format, const char *name)
 {
     report_cell(table, format == REPORT_MARKDOWN ? "`%s`" : "%s", name);
 }
@@ -95,15 +94,15 @@ struct report_table *catalog_backends(const attn_context *context, enum report_f
     for (size_t i = 0; table && attn_backend_at(context, i, &b); i++) {
         char impls[512];
         serving(context, b.name, impls, sizeof impls);
-        cell_name(table, format, b.name);
-        report_cell(table, "%s", or_dash(b.family));
-        report_cell(table, "%s", or_dash(b.platforms));
-        report_cell(table, "%s", or_dash(b.head_sizes));
-        report_cell(table, "%s", yes(b.mask));
-        report_cell(table, "%s", yes(b.spans));
-        report_cell(table, "%s", or_dash(b.needs));
-        cell_name(table, format, or_dash(b.log_name));
-        report_cell(table, "%s", or_dash(impls));
+        catalog_cell_name(table, format, b.name);
+        report_cell(table, "%s", catalog_or_dash(b.family));
+        report_cell(table, "%s", catalog_or_dash(b.platforms));
+        report_cell(table, "%s", catalog_or_dash(b.head_sizes));
+        report_cell(table, "%s", catalog_yes(b.mask));
+        report_cell(table, "%s", catalog_yes(b.spans));
+        report_cell(table, "%s", catalog_or_dash(b.needs));
+        catalog_cell_name(table, format, catalog_or_dash(b.log_name));
+        report_cell(table, "%s", catalog_or_dash(impls));
     }
     return table;
 }
@@ -116,13 +115,13 @@ struct report_table *catalog_impls(const attn_context *context, enum report_form
     attn_impl_info impl = {.size = sizeof impl};
     for (size_t i = 0; table && attn_impl_at(context, i, &impl); i++) {
         char text[128];
-        cell_name(table, format, impl.name);
-        report_cell(table, "%s", or_dash(impl.platform));
-        report_cell(table, "%s", or_dash(impl.backends));
+        catalog_cell_name(table, format, impl.name);
+        report_cell(table, "%s", catalog_or_dash(impl.platform));
+        report_cell(table, "%s", catalog_or_dash(impl.backends));
         report_cell(table, "%s", catalog_dtypes(impl.dtypes, text, sizeof text));
         report_cell(table, "%d", (int)impl.head_dim_max);
-        report_cell(table, "%s", or_dash(impl.module));
-        report_cell(table, "%s", or_dash(impl.summary));
+        report_cell(table, "%s", catalog_or_dash(impl.module));
+        report_cell(table, "%s", catalog_or_dash(impl.summary));
     }
     return table;
 }
@@ -142,9 +141,9 @@ struct report_table *catalog_features(const attn_context *context, enum report_f
     headings[1 + count] = "meaning";
     struct report_table *table = report_table_new(headings);
     for (size_t i = 0; table && i < COUNT(features); i++) {
-        cell_name(table, format, features[i].name);
+        catalog_cell_name(table, format, features[i].name);
         for (size_t j = 0; j < count; j++)
-            report_cell(table, "%s", yes(impls[j].features >> features[i].bit & 1));
+            report_cell(table, "%s", catalog_yes(impls[j].features >> features[i].bit & 1));
         report_cell(table, "%s", attn_feature_sentence(features[i].bit));
     }
     return table;

@@ -16,6 +16,12 @@ struct report_table *catalog_features(const attn_context *context, enum report_f
 json_t *catalog_backends_json(const attn_context *context);
 json_t *catalog_impls_json(const attn_context *context);
 
+/* Cells: "yes" or "-"; the text or "-"; a name, in code style in Markdown, which keeps it from reading the
+ * underscores as emphasis. */
+const char *catalog_yes(int value);
+const char *catalog_or_dash(const char *text);
+void catalog_cell_name(struct report_table *table, enum report_format format, const char *name);
+
 /* 1 when a comma-separated list holds the word. */
 int catalog_has_word(const char *list, const char *word);
 /* Names of the dtypes of a bit set, "f32, f16", into text, which is returned. */

@@ -6,21 +6,6 @@
 #include "catalog.h"
 #include "cli.h"
 
-static const char *yes(int value)
-{
-    return value ? "yes" : "-";
-}
-
-static const char *or_dash(const char *text)
-{
-    return text && *text ? text : "-";
-}
-
-static void cell_name(struct report_table *table, enum report_format format, const char *name)
-{
-    report_cell(table, format == REPORT_MARKDOWN ? "`%s`" : "%s", name);
-}
-
 /* "a b" as "a, b"; what is one phrase ("multiple of 16", "any") stays as it is. */
 static void cell_list(struct report_table *table, const char *words)
 {
@@ -32,7 +17,7 @@ static void cell_list(struct report_table *table, const char *words)
         text[used++] = *p;
     }
     text[used] = '\0';
-    report_cell(table, "%s", or_dash(text));
+    report_cell(table, "%s", catalog_or_dash(text));
 }
 
 static void cell_types(struct report_table *table, const char *types)
@@ -63,19 +48,19 @@ static struct report_table *feature_table(int32_t which, enum report_format form
     attn_llm_row_info row = {.size = sizeof row};
     for (size_t i = 0; table && attn_llm_row_at(i, &row); i++) {
         if (row.table != which) continue;
-        cell_name(table, format, row.name);
-        report_cell(table, "%s", or_dash(row.variant));
+        catalog_cell_name(table, format, row.name);
+        report_cell(table, "%s", catalog_or_dash(row.variant));
         cell_list(table, row.dtypes);
         cell_list(table, row.kv_dtypes);
         cell_list(table, row.block_sizes);
         cell_list(table, row.head_sizes);
-        report_cell(table, "%s", yes(row.sink));
-        report_cell(table, "%s", yes(row.sparse));
-        report_cell(table, "%s", yes(row.mm_prefix));
-        report_cell(table, "%s", yes(row.dcp));
+        report_cell(table, "%s", catalog_yes(row.sink));
+        report_cell(table, "%s", catalog_yes(row.sparse));
+        report_cell(table, "%s", catalog_yes(row.mm_prefix));
+        report_cell(table, "%s", catalog_yes(row.dcp));
         cell_types(table, row.attn_types);
         report_cell(table, "%s", row.compute_cap);
-        report_cell(table, "%s", or_dash(row.notes));
+        report_cell(table, "%s", catalog_or_dash(row.notes));
     }
     return table;
 }
@@ -94,8 +79,8 @@ static struct report_table *prefill_table(enum report_format format)
         report_cell(table, "%s", row.kernel);
         report_cell(table, "%s", row.enable);
         report_cell(table, "%s", row.disable);
-        report_cell(table, "%s", or_dash(row.constraint));
-        report_cell(table, "%s", or_dash(row.notes));
+        report_cell(table, "%s", catalog_or_dash(row.constraint));
+        report_cell(table, "%s", catalog_or_dash(row.notes));
     }
     return table;
 }
@@ -122,8 +107,8 @@ static struct report_table *route_table(attn_domain domain, enum report_format f
         report_cell(table, "%s", strcmp(route.platform, "*") ? route.platform : "any other");
         report_cell(table, "%s", route.scope);
         report_cell(table, "%d", (int)route.rank);
-        cell_name(table, format, route.backend);
-        report_cell(table, "%s", or_dash(route.condition));
+        catalog_cell_name(table, format, route.backend);
+        report_cell(table, "%s", catalog_or_dash(route.condition));
     }
     return table;
 }
@@ -152,12 +137,12 @@ static struct report_table *name_table(const attn_context *context, enum report_
     char impls[256];
     for (size_t i = 0; table && attn_llm_name_at(i, &name); i++) {
         serving(context, ATTN_DOMAIN_LLM, name.name, impls, sizeof impls);
-        cell_name(table, format, name.name);
-        report_cell(table, "%s", yes(name.mla));
+        catalog_cell_name(table, format, name.name);
+        report_cell(table, "%s", catalog_yes(name.mla));
         report_cell(table, "%s", *name.kv_layout ? name.kv_layout : "free");
-        report_cell(table, "%s", or_dash(name.kv_cache_shape));
+        report_cell(table, "%s", catalog_or_dash(name.kv_cache_shape));
         report_cell(table, "%s", name.home);
-        report_cell(table, "%s", or_dash(impls));
+        report_cell(table, "%s", catalog_or_dash(impls));
     }
     return table;
 }
@@ -170,10 +155,10 @@ static struct report_table *vision_table(const attn_context *context, enum repor
     char impls[256];
     for (size_t i = 0; table && attn_domain_backend_at(context, ATTN_DOMAIN_VISION, i, &b); i++) {
         serving(context, ATTN_DOMAIN_VISION, b.name, impls, sizeof impls);
-        cell_name(table, format, b.name);
+        catalog_cell_name(table, format, b.name);
         report_cell(table, "%s", b.platforms);
         report_cell(table, "%s", b.needs);
-        report_cell(table, "%s", or_dash(impls));
+        report_cell(table, "%s", catalog_or_dash(impls));
     }
     return table;
 }

@@ -86,12 +86,7 @@ static attn_status forward(attn_context *context, DLDevice device, const struct 
 static attn_status find_exact(struct run *run, const struct problem *problem, struct exact *exact,
                               attn_error *error)
 {
-    struct problem wide = *problem;
-    wide.dtype = wide.out_dtype = ATTN_F64;
-    wide.layout = PROBLEM_BSND;
-    wide.hidden_nan = 0;
-    wide.plain = 1;
-    wide.lse = 1;
+    struct problem wide = problem_in_double(problem);
     memset(exact, 0, sizeof *exact);
     exact->dtype = problem->dtype;
     attn_status status = generate(&wide, &exact->call, error);

@@ -120,17 +120,6 @@ static attn_status run_twice(const struct plugin_subject *s, struct generated *c
 
 /* ---- against the reference ----------------------------------------------------------------------- */
 
-static struct problem in_double(const struct problem *problem)
-{
-    struct problem wide = *problem;
-    wide.dtype = wide.out_dtype = ATTN_F64;
-    wide.layout = PROBLEM_BSND;
-    wide.hidden_nan = 0;
-    wide.plain = 1;
-    wide.lse = 1;
-    return wide;
-}
-
 static attn_status run_reference(const struct plugin_subject *s, struct generated *call,
                                  struct outcome *outcome, attn_error *error)
 {
@@ -148,7 +137,7 @@ static attn_status measure_dense(const struct plugin_subject *s, const struct pr
     struct generated call = {.store = NULL};
     struct outcome exact = {0};
     struct tensor_error distance;
-    struct problem wide = in_double(problem);
+    struct problem wide = problem_in_double(problem);
     attn_status status = generate(&wide, &call, error);
     if (!status) status = run_reference(s, &call, &exact, error);
     if (!status) {
@@ -229,7 +218,7 @@ static attn_status judge_map(const struct plugin_subject *s, const struct proble
     struct check_bound bound;
     attn_error why = ATTN_ERROR_INIT;
     double share = 0;
-    struct problem wide = in_double(problem);
+    struct problem wide = problem_in_double(problem);
     wide.mask = PROBLEM_MASK_KEEP;
     wide.mask_axes = PROBLEM_AXIS_B | PROBLEM_AXIS_H | PROBLEM_AXIS_S | PROBLEM_AXIS_K;
     wide.mask_dtype = ATTN_BOOL;

@@ -393,6 +393,17 @@ uint64_t problem_features(const struct problem *p)
     return features;
 }
 
+struct problem problem_in_double(const struct problem *problem)
+{
+    struct problem wide = *problem;
+    wide.dtype = wide.out_dtype = ATTN_F64;
+    wide.layout = PROBLEM_BSND;
+    wide.hidden_nan = 0;
+    wide.plain = 1;
+    wide.lse = 1;
+    return wide;
+}
+
 void problem_layer(const struct problem *problem, attn_layer_options *layer)
 {
     memset(layer, 0, sizeof *layer);

@@ -99,6 +99,8 @@ char *problem_format(const struct problem *problem, char *text, size_t bytes);
 uint64_t problem_features(const struct problem *problem);
 
 /* The attention site of the problem; role, category and device are the caller's to add. needs is set. */
+/* The same problem as the reference computes it to judge others: f64, plain tensors, with lse. */
+struct problem problem_in_double(const struct problem *problem);
 void problem_layer(const struct problem *problem, attn_layer_options *layer);
 
 /* What a cache may store: the words of key `kv`, from 1 on; NULL past the end. form: axes of its scales,

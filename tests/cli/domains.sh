@@ -1,30 +1,6 @@
 #!/bin/sh
 # domains.sh: domains llm and vision on the command line. usage: domains.sh PATH-OF-ATTN
-attn=$1
-failed=0
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-
-# want CODE WORD... -- ARGUMENT...: runs attn, holds its exit code, and finds each word in all that it prints.
-want() {
-    code=$1
-    shift
-    : > "$scratch/words"
-    while [ "$1" != "--" ]; do
-        printf '%s\n' "$1" >> "$scratch/words"
-        shift
-    done
-    shift
-    "$attn" "$@" > "$scratch/text" 2>&1 < /dev/null
-    got=$?
-    if [ $got -ne $code ]; then
-        echo "exit code $got instead of $code: attn $*"
-        failed=1
-    fi
-    while read -r word; do
-        grep -qF -- "$word" "$scratch/text" || { echo "no '$word' from: attn $*"; failed=1; }
-    done < "$scratch/words"
-}
+. "$(dirname "$0")/helpers"
 
 unset VLLM_ATTENTION_BACKEND VLLM_KV_CACHE_LAYOUT
 b200="--facts preset:b200"
@@ -39,11 +15,11 @@ want 0 'choice      FLASHINFER' -- explain --domain llm $b200 --attention_config
 want 0 'choice      FLASHINFER' -- explain --domain llm $b200 -ac.backend FLASHINFER
 want 0 'choice      FLASHINFER' -- explain --domain llm $b200 -ac '{"backend": "FLASHINFER"}'
 want 0 'choice      FLASHINFER' -- explain --domain llm $b200 '-ac={"backend": "FLASHINFER"}'
-echo '{"backend": "FLASHINFER"}' > "$scratch/ac.json"
-want 0 'choice      FLASHINFER' -- explain --domain llm $b200 --attention-config "@$scratch/ac.json"
-echo '{"attention_backend": "TRITON_ATTN", "attention_config": {"flash_attn_version": 2}}' > "$scratch/all.json"
-want 0 'choice      TRITON_ATTN' -- explain --domain llm $b200 --config "$scratch/all.json"
-want 2 '--attention-backend' -- explain --domain llm $b200 --config "$scratch/all.json" --attention-backend FLASHINFER
+echo '{"backend": "FLASHINFER"}' > "$work/ac.json"
+want 0 'choice      FLASHINFER' -- explain --domain llm $b200 --attention-config "@$work/ac.json"
+echo '{"attention_backend": "TRITON_ATTN", "attention_config": {"flash_attn_version": 2}}' > "$work/all.json"
+want 0 'choice      TRITON_ATTN' -- explain --domain llm $b200 --config "$work/all.json"
+want 2 '--attention-backend' -- explain --domain llm $b200 --config "$work/all.json" --attention-backend FLASHINFER
 
 # All forms merge in the order in which they stand, and a key that is said twice is told.
 want 0 '"backend": "TRITON_ATTN"' '"flash_attn_version": 3' '"use_cudnn_prefill": true' -- explain --domain llm \
@@ -90,11 +66,11 @@ want 0 '"mla_decode"' -- list --domain llm --json
 want 0 'triton_attn' -- list --domain vision
 printf '%s\n' '{"id": 1, "facts": "preset:b200", "query": {"head_size": 576, "use_mla": true, "block_size": 128}}' \
     '{"id": 2, "facts": "preset:h100", "config": {"backend": "FLASHINFER", "flash_attn_version": 2}, "query": {"has_sink": true, "head_size": 128}}' \
-    '{"id": 3, "facts": "preset:h100", "query": {"head_sise": 576}}' 'nonsense' > "$scratch/lines"
+    '{"id": 3, "facts": "preset:h100", "query": {"head_sise": 576}}' 'nonsense' > "$work/lines"
 want 0 '"id":1,"ok":true,"backend":"FLASHINFER_MLA"' '"block_size":128' '"FLASH_ATTN_MLA":["compute capability not supported"]' \
     '"id":2,"ok":false,"backend":null' '"reasons":{"FLASHINFER":["attention sinks not supported"]}' \
     '"error_kind":"selected_backend_invalid"' '"error_kind":"unknown_or_missing_key"' '"error_kind":"syntax"' -- \
-    resolve --domain llm --jsonl "$scratch/lines"
-printf '%s\n' '{"facts": "preset:h200", "query": {}}' '{"facts": "preset:h200", "config": {"mm_attention_backend": "sdpa"}, "query": {"model_backend": "fa4"}}' > "$scratch/lines"
-want 0 '"backend":"fa3"' '"backend":"sdpa"' -- resolve --domain vision --jsonl "$scratch/lines"
-exit $failed
+    resolve --domain llm --jsonl "$work/lines"
+printf '%s\n' '{"facts": "preset:h200", "query": {}}' '{"facts": "preset:h200", "config": {"mm_attention_backend": "sdpa"}, "query": {"model_backend": "fa4"}}' > "$work/lines"
+want 0 '"backend":"fa3"' '"backend":"sdpa"' -- resolve --domain vision --jsonl "$work/lines"
+finish

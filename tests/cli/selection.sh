@@ -1,30 +1,6 @@
 #!/bin/sh
 # selection.sh: facts, configuration and bulk resolving on the command line. usage: selection.sh PATH-OF-ATTN
-attn=$1
-failed=0
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-
-# want CODE WORD... -- ARGUMENT...: runs attn, holds its exit code, and finds each word in all that it prints.
-want() {
-    code=$1
-    shift
-    : > "$scratch/words"
-    while [ "$1" != "--" ]; do
-        printf '%s\n' "$1" >> "$scratch/words"
-        shift
-    done
-    shift
-    "$attn" "$@" > "$scratch/text" 2>&1 < /dev/null
-    got=$?
-    if [ $got -ne $code ]; then
-        echo "exit code $got instead of $code: attn $*"
-        failed=1
-    fi
-    while read -r word; do
-        grep -qF -- "$word" "$scratch/text" || { echo "no '$word' from: attn $*"; failed=1; }
-    done < "$scratch/words"
-}
+. "$(dirname "$0")/helpers"
 
 unset DIFFUSION_ATTENTION_BACKEND
 mixed='{"default": "CUDNN_ATTN", "per_role": {"cross": "SAGE_ATTN_3", "joint": "auto"}}'
@@ -40,8 +16,8 @@ want 2 "default.skip_softmx" "skip_softmax" -- explain -dac '{"default": {"backe
 want 2 block_backend_mismatch skip_softmax -- explain -dac '{"default": {"backend": "TORCH_SDPA", "skip_softmax": {}}}'
 want 2 "line 2, column" -- explain -dac '{
     "default": }'
-want 4 "cannot be read" -- explain --config "$scratch/none.json"
-want 4 "cannot be read" -- explain --facts "$scratch/none.json"
+want 4 "cannot be read" -- explain --config "$work/none.json"
+want 4 "cannot be read" -- explain --facts "$work/none.json"
 
 # dotted paths, their forms, and what they replace
 want 0 'diffusion-attention-config.PATH VALUE' -- explain --help
@@ -53,44 +29,44 @@ want 0 '"backend": "auto"' 'auto was said by --diffusion-attention-backend' -- e
 want 2 "fastvideo-vsa-topk" -- explain --show-config --fastvideo-vsa-topk 64
 want 2 "expected a whole number" -- explain --fastvideo-vsa-topk 0
 
-"$attn" explain --show-config -dac '{"default": {"backend": "RAINFUSION_ATTN", "block_sparse": {"skip_layers": "0-3"}}}' > "$scratch/canonical.json"
-"$attn" explain --show-config -dac "@$scratch/canonical.json" | cmp -s - "$scratch/canonical.json" ||
-    { echo "the canonical form does not parse back to itself"; failed=1; }
+"$attn" explain --show-config -dac '{"default": {"backend": "RAINFUSION_ATTN", "block_sparse": {"skip_layers": "0-3"}}}' > "$work/canonical.json"
+"$attn" explain --show-config -dac "@$work/canonical.json" | cmp -s - "$work/canonical.json" ||
+    fail "the canonical form does not parse back to itself"
 want 0 '"backend": "FLASH_ATTN"' -- explain --show-config -b FLASH_ATTN -dac '{"default": "auto"}'
-printf '{"platform": "CUDA"}' > "$scratch/facts.json"
-want 2 "did you mean cuda" -- explain --facts "$scratch/facts.json"
-want 4 "it is a folder" -- explain --facts "$scratch"
+printf '{"platform": "CUDA"}' > "$work/facts.json"
+want 2 "did you mean cuda" -- explain --facts "$work/facts.json"
+want 4 "it is a folder" -- explain --facts "$work"
 want 2 "UTF-8" -- explain "--diffusion-attention-config.per_role.$(printf '\377').backend" X
 
 # a configuration file, alone
-printf '{"diffusion_attention_config": {"per_role": {"self": "TORCH_SDPA"}}}' > "$scratch/config.json"
-want 0 "choice      TORCH_SDPA" "per_role['self']" -- explain --role self --config "$scratch/config.json"
-want 2 mutually_exclusive -- explain --config "$scratch/config.json" -b FLASH_ATTN
-printf '{"diffusion_attention_config":\n {"default": "FLASH_ATTN",}}' > "$scratch/config.json"
-want 2 "line 2, column" -- explain --config "$scratch/config.json"
-printf '{"diffusion_atention_backend": "FLASH_ATTN"}' > "$scratch/config.json"
-want 2 "did you mean diffusion_attention_backend" -- explain --config "$scratch/config.json"
+printf '{"diffusion_attention_config": {"per_role": {"self": "TORCH_SDPA"}}}' > "$work/config.json"
+want 0 "choice      TORCH_SDPA" "per_role['self']" -- explain --role self --config "$work/config.json"
+want 2 mutually_exclusive -- explain --config "$work/config.json" -b FLASH_ATTN
+printf '{"diffusion_attention_config":\n {"default": "FLASH_ATTN",}}' > "$work/config.json"
+want 2 "line 2, column" -- explain --config "$work/config.json"
+printf '{"diffusion_atention_backend": "FLASH_ATTN"}' > "$work/config.json"
+want 2 "did you mean diffusion_attention_backend" -- explain --config "$work/config.json"
 
 # facts of this machine, read back
-"$attn" info --json > "$scratch/facts.json"
-want 0 "choice      FLASH_ATTN" -- explain --role self --facts "$scratch/facts.json"
+"$attn" info --json > "$work/facts.json"
+want 0 "choice      FLASH_ATTN" -- explain --role self --facts "$work/facts.json"
 
 # in bulk
-cat > "$scratch/questions.jsonl" <<'LINES'
+cat > "$work/questions.jsonl" <<'LINES'
 {"id": 1, "facts": "preset:h200", "query": {"role": "self", "head_size": 128}}
 {"id": 2, "facts": "preset:h200", "config": {"flag_backend": "SAGE_ATTN_3"}, "query": {"role": "self", "head_size": 128}}
 
 {"id": 3, "facts":
 LINES
 want 0 '{"id":1,"ok":true,"backend":"FLASH_ATTN"' '{"id":2,"ok":false' '"error_kind":"capability_unsupported"' \
-    '"error_kind":"syntax"' -- resolve --jsonl "$scratch/questions.jsonl"
-want 0 '"reasons":[{' -- resolve --reasons --jsonl "$scratch/questions.jsonl"
-want 4 "cannot be read" -- resolve --jsonl "$scratch/none.jsonl"
+    '"error_kind":"syntax"' -- resolve --jsonl "$work/questions.jsonl"
+want 0 '"reasons":[{' -- resolve --reasons --jsonl "$work/questions.jsonl"
+want 4 "cannot be read" -- resolve --jsonl "$work/none.jsonl"
 
 # what a line may hold: known keys of known types
 answer() { # KIND WORD LINE: the one answer has ok false, KIND and WORD
-    printf '%s\n' "$3" > "$scratch/line.jsonl"
-    want 0 '"ok":false' "\"error_kind\":\"$1\"" "$2" -- resolve --jsonl "$scratch/line.jsonl"
+    printf '%s\n' "$3" > "$work/line.jsonl"
+    want 0 '"ok":false' "\"error_kind\":\"$1\"" "$2" -- resolve --jsonl "$work/line.jsonl"
 }
 answer invalid_type "expected an object" '[1]'
 answer invalid_type "expected an object" '7'
@@ -111,37 +87,37 @@ answer invalid_type "query.role_category is true" '{"query": {"role": "self", "r
 answer invalid_type "query.head_size is a real number" '{"query": {"role": "self", "head_size": 64.0}}'
 answer invalid_type "query.allow_trtllm_default is null" '{"query": {"role": "self", "allow_trtllm_default": null}}'
 answer invalid_type "query.mode is a whole number" '{"query": {"role": "self", "mode": 1}}'
-printf '{"query": {"role": "self"}}\0\n' > "$scratch/zero.jsonl"
-want 0 '"error_kind":"syntax"' -- resolve --jsonl "$scratch/zero.jsonl"
-printf '{"id": 4, "query": {"role": "self"}}' > "$scratch/last.jsonl"
-want 0 '{"id":4,"ok":true' -- resolve --jsonl "$scratch/last.jsonl"
+printf '{"query": {"role": "self"}}\0\n' > "$work/zero.jsonl"
+want 0 '"error_kind":"syntax"' -- resolve --jsonl "$work/zero.jsonl"
+printf '{"id": 4, "query": {"role": "self"}}' > "$work/last.jsonl"
+want 0 '{"id":4,"ok":true' -- resolve --jsonl "$work/last.jsonl"
 
 # reading: the cap of a line, failures, and SIGINT while waiting
-{ printf '{"id": 5, "query": {"role": "self"}}\n'; head -c 16777217 /dev/zero | tr '\0' ' '; } > "$scratch/long.jsonl"
-want 4 '{"id":5,"ok":true' "line 2 has more than 16 MiB" -- resolve --jsonl "$scratch/long.jsonl"
-want 4 "reading stopped in line 1" -- resolve --jsonl "$scratch"
-if timeout --version > /dev/null 2>&1 && mkfifo "$scratch/fifo"; then
+{ printf '{"id": 5, "query": {"role": "self"}}\n'; head -c 16777217 /dev/zero | tr '\0' ' '; } > "$work/long.jsonl"
+want 4 '{"id":5,"ok":true' "line 2 has more than 16 MiB" -- resolve --jsonl "$work/long.jsonl"
+want 4 "reading stopped in line 1" -- resolve --jsonl "$work"
+if timeout --version > /dev/null 2>&1 && mkfifo "$work/fifo"; then
     # Open for both, so that reading waits for a line.
-    timeout --preserve-status -s INT -k 20 1 "$attn" resolve <> "$scratch/fifo" > "$scratch/text" 2>&1
+    timeout --preserve-status -s INT -k 20 1 "$attn" resolve <> "$work/fifo" > "$work/text" 2>&1
     got=$?
-    [ $got -eq 130 ] || { echo "exit code $got instead of 130: attn resolve, interrupted"; failed=1; }
+    [ $got -eq 130 ] || fail "exit code $got instead of 130: attn resolve, interrupted"
 fi
 
 # a refused module is told once, without -v, when its path was named
-: > "$scratch/refused.so"
+: > "$work/refused.so"
 for arguments in "explain --role self" "list" "run --problem b1h1s1d8:f32 -n 1"; do
     # The arguments are words.
-    want 0 "warning: module $scratch/refused.so cannot be loaded" -- $arguments --module-path "$scratch/refused.so"
-    ATTN_MODULE_PATH="$scratch/refused.so" "$attn" $arguments 2>&1 > /dev/null | grep -c warning > "$scratch/text"
-    [ "$(cat "$scratch/text")" = 1 ] || { echo "ATTN_MODULE_PATH: not one warning from attn $arguments"; failed=1; }
+    want 0 "warning: module $work/refused.so cannot be loaded" -- $arguments --module-path "$work/refused.so"
+    ATTN_MODULE_PATH="$work/refused.so" "$attn" $arguments 2>&1 > /dev/null | grep -c warning > "$work/text"
+    [ "$(cat "$work/text")" = 1 ] || fail "ATTN_MODULE_PATH: not one warning from attn $arguments"
 done
-want 0 "refused" "$scratch/refused.so" -- info --module-path "$scratch/refused.so"
-grep -q warning "$scratch/text" && { echo "attn info warns of a module that it lists"; failed=1; }
-mkdir "$scratch/empty"
-want 0 "none found in $scratch/empty" -- info --module-path "$scratch/empty"
-odd="$scratch/empty/$(printf 'b\377').so"
+want 0 "refused" "$work/refused.so" -- info --module-path "$work/refused.so"
+grep -q warning "$work/text" && fail "attn info warns of a module that it lists"
+mkdir "$work/empty"
+want 0 "none found in $work/empty" -- info --module-path "$work/empty"
+odd="$work/empty/$(printf 'b\377').so"
 if : > "$odd"; then
-    want 0 'b\\xFF.so"' '"kind": "module_unloadable"' -- info --json --module-path "$scratch/empty"
+    want 0 'b\\xFF.so"' '"kind": "module_unloadable"' -- info --json --module-path "$work/empty"
 fi
 
 # options that exclude each other, and failures that come before any choice
@@ -152,10 +128,10 @@ for option in "--heads 2" "--kv-heads 1" "--head-size 64" "--value-head-size 64"
 done
 want 0 "causal" -- explain --problem b1h2s8d64:f32 --causal --role self
 want 2 "refused     " -- explain --heads 3 --kv-heads 2 --role self
-grep -qE "^(asked|candidates)" "$scratch/text" && { echo "explain tells of a choice that was not made"; failed=1; }
+grep -qE "^(asked|candidates)" "$work/text" && fail "explain tells of a choice that was not made"
 
 # configuration files name the file and the reason
-want 4 "$scratch/none.json: cannot be read: No such file" -- explain -dac "@$scratch/none.json"
-printf '{"default":' > "$scratch/bad.json"
-want 2 "$scratch/bad.json: " "line 1, column" -- explain -dac "@$scratch/bad.json"
-exit $failed
+want 4 "$work/none.json: cannot be read: No such file" -- explain -dac "@$work/none.json"
+printf '{"default":' > "$work/bad.json"
+want 2 "$work/bad.json: " "line 1, column" -- explain -dac "@$work/bad.json"
+finish
