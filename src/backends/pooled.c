@@ -361,6 +361,15 @@ attn_status pooled_run(const attn_host *host, const attn_call *call, const poole
 
 /* ---- what the implementations share ------------------------------------------------------------------ */
 
+void pooled_accept(const char *name, const attn_problem *p, attn_reasons *reasons)
+{
+    if (p->q_len != p->kv_len)
+        attn_reason(reasons, ATTN_KIND_FEATURE_UNSUPPORTED,
+                    "%s is for self-attention, and this call has %" PRId64 " queries and %" PRId64
+                    " keys; use FLASH_ATTN for such a role",
+                    name, p->q_len, p->kv_len);
+}
+
 attn_status pooled_plan(const attn_host *host, const attn_problem *p, void **state, attn_workspace *workspace,
                         attn_error *error)
 {

@@ -27,6 +27,9 @@ typedef struct pooled_spec {
 attn_status pooled_run(const attn_host *host, const attn_call *call, const pooled_spec *spec,
                        attn_error *error);
 
+/* What both are for: as many keys as queries. name: the backend. */
+void pooled_accept(const char *name, const attn_problem *p, attn_reasons *reasons);
+
 /* Plan and drop of implementations whose own dense passes are flash's: the state is a flash_plan. */
 attn_status pooled_plan(const attn_host *host, const attn_problem *p, void **state, attn_workspace *workspace,
                         attn_error *error);

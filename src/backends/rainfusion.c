@@ -142,11 +142,7 @@ static attn_status run(const attn_host *host, const void *state, const attn_call
 static void accept(const attn_host *host, const attn_problem *p, attn_reasons *reasons)
 {
     (void)host;
-    if (p->q_len != p->kv_len)
-        attn_reason(reasons, ATTN_KIND_FEATURE_UNSUPPORTED,
-                    "RAINFUSION_ATTN is for self-attention, and this call has %" PRId64
-                    " queries and %" PRId64 " keys; use FLASH_ATTN for such a role",
-                    p->q_len, p->kv_len);
+    pooled_accept("RAINFUSION_ATTN", p, reasons);
 }
 
 static void describe(const attn_host *host, const void *state, char *text, size_t bytes)

@@ -31,11 +31,7 @@ static void accept(const attn_host *host, const attn_problem *p, attn_reasons *r
 {
     double scale = p->head_dim > 0 ? 1 / sqrt((double)p->head_dim) : p->scale;
     (void)host;
-    if (p->q_len != p->kv_len)
-        attn_reason(reasons, ATTN_KIND_FEATURE_UNSUPPORTED,
-                    "FASTVIDEO_VSA is for self-attention, and this call has %" PRId64 " queries and %" PRId64
-                    " keys; use FLASH_ATTN for such a role",
-                    p->q_len, p->kv_len);
+    pooled_accept("FASTVIDEO_VSA", p, reasons);
     if (p->scale != 0 && fabs(p->scale - scale) > 1e-6)
         attn_reason(reasons, ATTN_KIND_FEATURE_UNSUPPORTED,
                     "FASTVIDEO_VSA has the scale 1/sqrt(head size), %g here, not %g; use FLASH_ATTN", scale,
