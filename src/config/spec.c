@@ -341,13 +341,9 @@ const char *attn_config_auto_by(attn_config *c)
     return c && !attn_config_normalise(c, NULL) && !c->default_spec ? c->auto_by : NULL;
 }
 
-attn_status attn_config_text(attn_config *c, char *text, size_t bytes, size_t *needed, attn_error *error)
+/* root is taken; NULL: there was no memory for it. */
+static attn_status give_text(json_t *root, char *text, size_t bytes, size_t *needed, attn_error *error)
 {
-    if (!c) return no_config(error);
-    ATTN_TRY(attn_config_normalise(c, error));
-    json_t *root = json_pack("{sO? sO}", "default", c->default_spec, "per_role", c->roles);
-    if (root && c->auto_by && !c->default_spec)
-        json_object_set_new(root, "default", json_pack("{ss}", "backend", "auto"));
     char *dump = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
     json_decref(root);
     if (!dump) return no_memory(error);
@@ -355,6 +351,16 @@ attn_status attn_config_text(attn_config *c, char *text, size_t bytes, size_t *n
     if (text && bytes) snprintf(text, bytes, "%s", dump);
     free(dump);
     return ATTN_OK;
+}
+
+attn_status attn_config_text(attn_config *c, char *text, size_t bytes, size_t *needed, attn_error *error)
+{
+    if (!c) return no_config(error);
+    ATTN_TRY(attn_config_normalise(c, error));
+    json_t *root = json_pack("{sO? sO}", "default", c->default_spec, "per_role", c->roles);
+    if (root && c->auto_by && !c->default_spec)
+        json_object_set_new(root, "default", json_pack("{ss}", "backend", "auto"));
+    return give_text(root, text, bytes, needed, error);
 }
 
 /* ---- domain llm and vision ---------------------------------------------------------------------- */
@@ -379,12 +385,5 @@ attn_status attn_config_domain_text(attn_config *c, attn_domain domain, char *te
     if (domain == ATTN_DOMAIN_DIFFUSION) return attn_config_text(c, text, bytes, needed, error);
     if (!c) return no_config(error);
     ATTN_TRY(attn_config_normalise(c, error));
-    json_t *root = domain_root(c, domain);
-    char *dump = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
-    json_decref(root);
-    if (!dump) return no_memory(error);
-    if (needed) *needed = strlen(dump) + 1;
-    if (text && bytes) snprintf(text, bytes, "%s", dump);
-    free(dump);
-    return ATTN_OK;
+    return give_text(domain_root(c, domain), text, bytes, needed, error);
 }
