@@ -72,7 +72,7 @@ static bool find_plugin(void *handle, attn_sparse *about)
     if (!about->forward && forward) memcpy(&about->forward, &forward, sizeof forward);
     if (!about->select && select) memcpy(&about->select, &select, sizeof select);
     if (!about->geometry && geometry) memcpy(&about->geometry, &geometry, sizeof geometry);
-    if (said && size > sizeof *about) about->size = sizeof *about;
+    if (said) about->size = size < sizeof *about ? size : sizeof *about; /* also a size that is impossible */
     return forward || select || said;
 }
 

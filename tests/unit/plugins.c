@@ -52,6 +52,7 @@ static void refuses_at_the_layer(void **state)
     (void)state;
     refuses("sparse_both sparse_zero", NULL, "sparse_both", ATTN_KIND_SPARSE_PLUGIN_BROKEN, "both forms");
     refuses("sparse_later", NULL, "sparse_later", ATTN_KIND_SPARSE_PLUGIN_BROKEN, "2.");
+    refuses("sparse_sizeless", NULL, "sparse_sizeless", ATTN_KIND_SPARSE_PLUGIN_BROKEN, "0 bytes");
     refuses("sparse_zero text_file", NULL, "text_file", ATTN_KIND_SPARSE_PLUGIN_BROKEN, "sparse_zero");
     refuses("sparse_zero", "", "sparse_zero", ATTN_KIND_SPARSE_PLUGIN_MISSING, "list of allowed modules");
     refuses("sparse_zero", "other", "sparse_zero", ATTN_KIND_SPARSE_PLUGIN_MISSING, "other");
