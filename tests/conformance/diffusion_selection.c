@@ -1,5 +1,7 @@
 /* diffusion_selection FILE...: runs selection vectors, one JSON object a line, through attn_resolve. Prints a
  * line per failure and closes with "N passed, M failed". */
+#include "vectors.h"
+
 #include <attn/attn.h>
 #include <jansson.h>
 #include <math.h>
@@ -125,25 +127,11 @@ static const char *compare_success(const json_t *expect, const answer *a)
     return handed_over(expect, a) ? "" : "kwargs";
 }
 
-static int contains(const char *text, const char *part)
-{
-    size_t n = strlen(part);
-    for (; *text; text++)
-        if (!strncasecmp(text, part, n)) return 1;
-    return n == 0;
-}
-
 static const char *compare_failure(const json_t *expect, const answer *a)
 {
-    size_t i;
-    json_t *part;
     if (!a->error.kind) return "ok";
     if (strcmp(text_at(expect, "error_kind"), attn_kind_name(a->error.kind))) return "error_kind";
-    json_array_foreach(json_object_get(expect, "error_mentions"), i, part)
-    {
-        if (!contains(a->error.text, json_string_value(part))) return "error_mentions";
-    }
-    return "";
+    return vectors_mention(a->error.text, json_object_get(expect, "error_mentions")) ? "" : "error_mentions";
 }
 
 static int check(const json_t *vector)
@@ -164,37 +152,7 @@ static int check(const json_t *vector)
     return 0;
 }
 
-/* Counts one file's lines; -1 when it cannot be read. */
-static int run_file(const char *path, int *passed, int *failed)
-{
-    char *line = NULL;
-    size_t room = 0;
-    int number = 0;
-    FILE *file = fopen(path, "r");
-    if (!file) {
-        fprintf(stderr, "%s cannot be read\n", path);
-        return -1;
-    }
-    while (getline(&line, &room, file) > 0) {
-        json_error_t at;
-        number++;
-        if (!line[strspn(line, " \t\r\n")]) continue;
-        json_t *vector = json_loads(line, 0, &at);
-        int good = vector && check(vector);
-        if (!vector) printf("%s:%d: not JSON: %s\n", path, number, at.text);
-        *(good ? passed : failed) += 1;
-        json_decref(vector);
-    }
-    free(line);
-    fclose(file);
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
-    int passed = 0, failed = 0;
-    for (int i = 1; i < argc; i++)
-        if (run_file(argv[i], &passed, &failed)) return 2;
-    printf("%d passed, %d failed\n", passed, failed);
-    return failed || !passed;
+    return vectors_run(argv + 1, argc - 1, check);
 }

@@ -30,8 +30,8 @@
 #ifndef TEST_TSAN
 #define TEST_TSAN 0
 #endif
-/* Random rounds that look for wrong numbers; a sanitized build, which looks for wrong memory and is slow,
- * runs a fifth of them. */
+/* Rounds that look for wrong numbers; a sanitized build, which looks for wrong memory and is slow, runs a
+ * part of them: a fifth of what is drawn, and every seventh of what steps through combinations. */
 #define TEST_STEP                                                                                            \
     (TEST_ASAN || TEST_TSAN ? 7 : 1) /* through combinations, with no factor that their axes have */
 #define TEST_ROUNDS(n) (TEST_ASAN || TEST_TSAN ? ((n) + 4) / 5 : (n))
