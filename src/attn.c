@@ -313,7 +313,7 @@ static attn_status choose_for_call(attn_layer *l, const attn_problem *problem, a
                       .backend = l->choice.backend->name,
                       .implementation = l->choice.slot->impl.name};
     attn_reasons_start(&reasons, c->trace, c->trace_user, &who);
-    attn_judge_impl(&court, &l->choice.slot->impl, problem, &reasons);
+    attn_judge_impl(&court, l->choice.slot, problem, &reasons);
     if (reasons.count || (l->demoted && !l->choice.explicit_choice))
         return judge_anew(l, problem, &reasons, error);
     l->current = l->choice;

@@ -1258,6 +1258,17 @@ typedef struct attn_llm_cache_storage {
 ATTN_API attn_status attn_llm_cache_resolve(const attn_llm_cache_query *query,
                                             attn_llm_cache_storage *storage, attn_error *error);
 
+/* What is particular of an implementation, one bit each. X(NAME, bit, sentence). */
+#define ATTN_IMPL_FLAG_LIST(X)                                                                               \
+    X(NOT_CAPTURABLE, 0, "cannot run inside a device graph")                                                 \
+    X(PER_FORWARD, 1, "consumes parameters and the per-forward state: attn_call.params, .forward")           \
+    X(FINITE_VALUES, 2, "values behind a mask must be finite: it multiplies them by zero")
+enum {
+#define ATTN_X(name, bit, sentence) ATTN_IMPL_##name = 1 << bit,
+    ATTN_IMPL_FLAG_LIST(ATTN_X)
+#undef ATTN_X
+};
+
 typedef struct attn_impl_info {
     uint32_t size;
     int32_t head_dim_max;
@@ -1268,10 +1279,9 @@ typedef struct attn_impl_info {
     const char *platform;
     const char *backends; /* comma-separated */
     const char *module;   /* "built-in", or the module's name */
-    uint32_t flags;       /* ATTN_IMPL_FINITE_VALUES, and those of module.h */
+    uint32_t flags;       /* ATTN_IMPL_* */
     uint32_t reserved;
 } attn_impl_info;
-#define ATTN_IMPL_FINITE_VALUES 4u /* values behind a mask must be finite: it multiplies them by zero */
 
 typedef struct attn_module_info {
     uint32_t size;

@@ -345,11 +345,6 @@ typedef struct attn_impl {
     const void *data; /* its own, reached through attn_call.impl */
 } attn_impl;
 
-#define ATTN_IMPL_NOT_CAPTURABLE 1u /* cannot run inside a device graph */
-#define ATTN_IMPL_PER_FORWARD                                                                                \
-    2u                      /* consumes parameters and the per-forward state: attn_call.params, .forward */
-#define ATTN_IMPL_PLUGIN 4u /* what the library makes of a sparse plugin; data is its attn_sparse */
-
 /* ---- platform --------------------------------------------------------------------------------- */
 
 /* One device as its platform sees it. What is not known stays zero. */

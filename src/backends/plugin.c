@@ -206,7 +206,7 @@ const attn_impl attn_plugin_kernel_impl = {
     .features = ATTN_FEATURE(CAUSAL),
     .dtypes = 1u << ATTN_F16 | 1u << ATTN_BF16,
     .head_dim_max = 1024,
-    .flags = ATTN_IMPL_PER_FORWARD | ATTN_IMPL_PLUGIN,
+    .flags = ATTN_IMPL_PER_FORWARD,
     .plan = plan_kernel,
     .run = run_kernel,
 };
@@ -222,7 +222,7 @@ const attn_impl attn_plugin_selector_impl = {
                 ATTN_FEATURE(F32_OUT) | ATTN_FEATURE(SOFTCAP) | ATTN_FEATURE(SINKS) | ATTN_FEATURE(LENGTHS),
     .dtypes = 1u << ATTN_F16 | 1u << ATTN_BF16,
     .head_dim_max = 1024,
-    .flags = ATTN_IMPL_PER_FORWARD | ATTN_IMPL_PLUGIN,
+    .flags = ATTN_IMPL_PER_FORWARD,
     .plan = plan_kernel,
     .run = run_selector,
     .describe = describe_selector,

@@ -20,8 +20,9 @@ static void lacks_capability(const attn_impl *impl, int bit, attn_reasons *reaso
                 impl->name, attn_plugin_capability(bit, text, sizeof text), name ? name : "feature");
 }
 
-static void check_features(const attn_impl *impl, const attn_problem *p, attn_reasons *reasons)
+static void check_features(const attn_impl_slot *slot, const attn_problem *p, attn_reasons *reasons)
 {
+    const attn_impl *impl = &slot->impl;
     uint64_t missing = p->features & ~impl->features;
     for (int bit = 0; bit < 64; bit++) {
         if (!(missing >> bit & 1)) continue;
@@ -33,7 +34,7 @@ static void check_features(const attn_impl *impl, const attn_problem *p, attn_re
                         impl->name);
             continue;
         }
-        if (impl->flags & ATTN_IMPL_PLUGIN) {
+        if (slot->plugin) {
             lacks_capability(impl, bit, reasons);
             continue;
         }
@@ -100,26 +101,27 @@ static void check_arch(const attn_court *court, const attn_impl *impl, attn_reas
     attn_reason(reasons, ATTN_KIND_CAPABILITY_UNSUPPORTED, "%s is for %s, %s", impl->name, range, found);
 }
 
-static void check_layout(const attn_court *court, const attn_impl *impl, attn_reasons *reasons)
+static void check_layout(const attn_court *court, const attn_impl_slot *slot, attn_reasons *reasons)
 {
-    if (!(impl->flags & ATTN_IMPL_PLUGIN) || !court->qkv_layout || !strcmp(court->qkv_layout, "BSND")) return;
+    if (!slot->plugin || !court->qkv_layout || !strcmp(court->qkv_layout, "BSND")) return;
     attn_reason(reasons, ATTN_KIND_SPARSE_LAYOUT,
                 "%s takes models whose layout is BSND or not declared, and this one declares '%.40s'; leave "
                 "qkv_layout out or use another backend",
-                impl->name, court->qkv_layout);
+                slot->impl.name, court->qkv_layout);
 }
 
-void attn_judge_impl(const attn_court *court, const attn_impl *impl, const attn_problem *problem,
+void attn_judge_impl(const attn_court *court, const attn_impl_slot *slot, const attn_problem *problem,
                      attn_reasons *reasons)
 {
+    const attn_impl *impl = &slot->impl;
     if (strcmp(impl->platform, court->facts->platform))
         attn_reason(reasons, ATTN_KIND_PLATFORM_UNSUPPORTED, "%s runs on %s, this is %s", impl->name,
                     impl->platform, court->facts->platform);
-    check_features(impl, problem, reasons);
+    check_features(slot, problem, reasons);
     check_dtype(impl, problem, reasons);
     check_head_sizes(impl, problem, reasons);
     check_arch(court, impl, reasons);
-    check_layout(court, impl, reasons);
+    check_layout(court, slot, reasons);
     /* accept may rely on what was checked before it. */
     if (!reasons->count && impl->accept) impl->accept(court->host, problem, reasons);
 }
@@ -145,7 +147,7 @@ static void try_impl(const attn_court *court, const attn_impl_slot *slot, const 
     char whole[WHOLE];
     who.implementation = slot->impl.name;
     attn_reasons_start(&reasons, court->sink, court->user, &who);
-    attn_judge_impl(court, &slot->impl, problem, &reasons);
+    attn_judge_impl(court, slot, problem, &reasons);
     tell(court, &who, reasons.count == 0, reasons.first,
          reasons.count ? attn_clauses_say(&reasons.clauses, whole, sizeof whole) : slot->impl.summary);
     if (!reasons.count && !verdict->slot) {

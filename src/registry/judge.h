@@ -21,7 +21,7 @@ typedef struct attn_court {
 } attn_court;
 
 /* What is wanted is in the problem; sizes of 0 are not known yet and pass. */
-void attn_judge_impl(const attn_court *court, const attn_impl *impl, const attn_problem *problem,
+void attn_judge_impl(const attn_court *court, const attn_impl_slot *slot, const attn_problem *problem,
                      attn_reasons *reasons);
 
 typedef struct attn_verdict {

@@ -163,9 +163,27 @@ static void shorter_structs_are_filled_as_far_as_they_go(void **state)
     attn_close(context);
 }
 
+/* A bit that two rows share would make one thing of two. */
+static void bits_are_distinct(void **state)
+{
+    (void)state;
+#define ATTN_X(name, bit, ...) seen += (uint64_t)1 << bit, all |= (uint64_t)1 << bit;
+    uint64_t seen = 0, all = 0;
+    ATTN_FEATURE_LIST(ATTN_X)
+    assert_true(seen == all);
+    seen = all = 0;
+    ATTN_IMPL_FLAG_LIST(ATTN_X)
+    assert_true(seen == all);
+    seen = all = 0;
+    ATTN_LLM_FLAG_LIST(ATTN_X)
+    assert_true(seen == all);
+#undef ATTN_X
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bits_are_distinct),
         cmocka_unit_test(values_and_names_are_unique),
         cmocka_unit_test(statuses_have_names),
         cmocka_unit_test(kinds_lead_to_statuses),
