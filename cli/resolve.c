@@ -163,7 +163,10 @@ static attn_status read_config(struct question *q, attn_error *error)
     json_t *config = json_object_get(q->root, "config"), *topk = json_object_get(config, "flag_vsa_topk");
     attn_status status = attn_config_new(&q->config, error);
     if (!status) status = attn_config_set_backend(q->config, text_at(config, "flag_backend"), error);
-    if (!status) status = attn_config_set_environment(q->config, text_at(config, "env"), error);
+    /* The configuration is the line's whole: without "env" the variable counts as unset, whatever it holds.
+     */
+    const char *env = text_at(config, "env");
+    if (!status) status = attn_config_set_environment(q->config, env ? env : "", error);
     if (!status) status = set_json(q->config, json_object_get(config, "flag_config"), error);
     if (!status) status = set_paths(q->config, json_object_get(config, "dotted"), error);
     if (!status && json_is_integer(topk))
@@ -199,10 +202,11 @@ static attn_status read_mode(const json_t *query, int32_t *mode, attn_error *err
                 : ATTN_OK;
 }
 
+/* A line without facts is about this machine, with its modules and what the environment says of them. */
 static attn_status open_question(struct question *q, attn_error *error)
 {
     attn_options options = {.size = sizeof options,
-                            .flags = ATTN_OPEN_IGNORE_ENV,
+                            .flags = q->facts ? ATTN_OPEN_IGNORE_ENV : 0,
                             .settings = q->config,
                             .facts = q->facts,
                             .module_path = q->facts ? "" : NULL};

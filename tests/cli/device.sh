@@ -11,6 +11,14 @@ expect 0 '"device": "cuda:1"' run --problem b1h2s5x7d16:f32:mask=keep --device c
 expect 2 "there is no fake device 9" run --problem b1h1s4d8:f32 --device cuda:9
 expect 2 "expected cpu, cuda or rocm" run --problem b1h1s4d8:f32 --device cuda:x
 expect 2 "expected cpu, cuda or rocm" run --problem b1h1s4d8:f32 --device gpu
+# A question without facts is about this machine and its modules; its configuration is its own.
+printf '%s\n' '{"id": 1, "query": {"role": "self", "head_size": 64}}' >"$work/questions"
+expect 0 '"backend":"FLASH_ATTN"' resolve --jsonl "$work/questions" --reasons
+on_stdout "fake_gpu"
+DIFFUSION_ATTENTION_BACKEND=TORCH_SDPA
+export DIFFUSION_ATTENTION_BACKEND
+expect 0 '"backend":"FLASH_ATTN"' resolve --jsonl "$work/questions"
+unset DIFFUSION_ATTENTION_BACKEND
 # Without --device the tensors stay on the host.
 expect 0 "cpu_flash" run --problem b1h2s5x7d16:f32
 
