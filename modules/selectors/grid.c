@@ -38,7 +38,7 @@ attn_status selector_grid(const attn_sparse_call *call, const char *selector, vi
                          selector, count);
     for (int i = 0; given && i < AXES; i++) grid->size[i] = given[i];
     if (!given && !published(call->forward, grid))
-        return attn_fail(call->error, ATTN_KIND_INVALID_VALUE,
+        return attn_fail(call->error, ATTN_KIND_FEATURE_UNSUPPORTED,
                          "%s knows no video: no latent shape and patch size are published; publish them "
                          "(attn_args.forward), or give the parameter grid: [frames, rows, columns]",
                          selector);

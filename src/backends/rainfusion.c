@@ -78,7 +78,7 @@ static attn_status check_layout(const attn_call *call, const settings *s, attn_e
     const int64_t one[3] = {1, 1, 1};
     if (!s->has_grid)
         return attn_fail(
-            error, ATTN_KIND_INVALID_VALUE,
+            error, ATTN_KIND_FEATURE_UNSUPPORTED,
             "RAINFUSION_ATTN was not told where the video stands among %" PRId64
             " tokens; publish the latent shape and patch size of the forward, or give latent_grid, and "
             "prefix_length",

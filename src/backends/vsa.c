@@ -52,7 +52,7 @@ static attn_status read_grid(const attn_call *call, settings *s, attn_error *err
         return status;
     if (!has_latent || !has_patch)
         return attn_fail(
-            error, ATTN_KIND_INVALID_VALUE,
+            error, ATTN_KIND_FEATURE_UNSUPPORTED,
             "FASTVIDEO_VSA was not told the grid of its %" PRId64
             " tokens; publish the latent shape and patch size of the forward, or give vsa_dit_seq_shape",
             call->problem->q_len);

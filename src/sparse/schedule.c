@@ -31,7 +31,7 @@ static attn_status check_published(const sparse_schedule *s, const char *who, co
                                    attn_error *error)
 {
     if (f && f->denoise_step && (f->denoise_total || !s->end_step)) return ATTN_OK;
-    return attn_fail(error, ATTN_KIND_INVALID_VALUE,
+    return attn_fail(error, ATTN_KIND_FEATURE_UNSUPPORTED,
                      "%s has start_step %" PRId64 " and end_step %" PRId64
                      " but the forward publishes no %s; publish it, or set both to 0",
                      who, s->start_step, s->end_step,

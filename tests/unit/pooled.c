@@ -281,7 +281,7 @@ static void vsa_says_when_it_cannot(void **state)
     told t;
     tensor gate;
     start(&c, "FASTVIDEO_VSA", ATTN_F32, 1, 1024, 1);
-    refuses(&c, ATTN_KIND_INVALID_VALUE, "was not told the grid");
+    refuses(&c, ATTN_KIND_FEATURE_UNSUPPORTED, "was not told the grid");
     attn_param items[] = {attn_param_ints("vsa_dit_seq_shape", wrong, 3, 0), attn_param_int("topk", 2)};
     attn_params params = {sizeof params, 2, items};
     c.args.params = &params;
@@ -410,7 +410,7 @@ static void steps_and_layers_stay_dense(void **state)
         "{\"default\":{\"backend\":\"RAINFUSION_ATTN\",\"block_sparse\":{\"sparsity\":0.5,\"start_step\":3,"
         "\"end_step\":2,\"skip_layers\":\"0\"}}}";
     params.count = 3;
-    refuses(&c, ATTN_KIND_INVALID_VALUE, "denoise step");
+    refuses(&c, ATTN_KIND_FEATURE_UNSUPPORTED, "denoise step");
     c.args.forward = &published;
     for (int layer = 0; layer < 2; layer++)
         for (step = 0; step < 10; step++) {
@@ -452,7 +452,7 @@ static void rainfusion_says_when_it_cannot(void **state)
     refuses(&c, ATTN_KIND_INVALID_VALUE, "int4");
     items[3] = attn_param_number("sparsity", 0.5);
     items[0] = attn_param_int("nothing", 1);
-    refuses(&c, ATTN_KIND_INVALID_VALUE, "was not told where the video stands");
+    refuses(&c, ATTN_KIND_FEATURE_UNSUPPORTED, "was not told where the video stands");
     c.layer.causal = 1;
     refuses(&c, ATTN_KIND_FEATURE_UNSUPPORTED, "causal");
     call_free(&c);

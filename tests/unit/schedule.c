@@ -83,11 +83,11 @@ static void what_cannot_be_told_is_refused(void **state)
     make(&f, 2, -1);
     f.forward.denoise_total = NULL;
     is(&f, "{\"start_step\": 3}", 3, "");
-    assert_int_equal(ask(&f, "{\"end_step\": 3}"), ATTN_INVALID_ARGUMENT);
+    assert_int_equal(ask(&f, "{\"end_step\": 3}"), ATTN_UNSUPPORTED);
     text_has(f.error.text, "TEST_ATTN");
     text_has(f.error.text, "number of steps");
     f.call.forward = NULL;
-    assert_int_equal(ask(&f, "{\"start_step\": 3}"), ATTN_INVALID_ARGUMENT);
+    assert_int_equal(ask(&f, "{\"start_step\": 3}"), ATTN_UNSUPPORTED);
     text_has(f.error.text, "denoise step");
     f.call.forward = &f.forward;
     f.step[0] = 2, f.step[1] = 3;

@@ -423,7 +423,7 @@ static void a_grid_can_be_given(void **state)
     run_badly(&f, "sliding_tile", "{\"grid\": [6, 4, 5]}", ATTN_KIND_INVALID_SHAPE,
               "correct the parameter grid");
     f.sparse.forward = NULL;
-    run_badly(&f, "sliding_tile", "{}", ATTN_KIND_INVALID_VALUE, "publish");
+    run_badly(&f, "sliding_tile", "{}", ATTN_KIND_FEATURE_UNSUPPORTED, "publish");
     f.problem.kv_len = 48;
     run_badly(&f, "radial", "{\"grid\": [6, 4, 4]}", ATTN_KIND_INVALID_SHAPE, "48 keys");
     drop(&f);
