@@ -17,6 +17,7 @@ struct bench_candidate {
     const char *backend;
     char implementation[64];
     char plan[160];   /* kernel set and tiles */
+    char note[160];   /* what the call did with blocks, "dense:no threshold"; "": nothing to say */
     attn_error error; /* kind none: it ran */
     attn_layer *layer;
     int64_t repeats;   /* calls in one sample */

@@ -178,6 +178,7 @@ static attn_status warm_up(struct bench_candidate *c, const attn_args *args, dou
     attn_layer_info info = {.size = sizeof info};
     attn_layer_get_info(c->layer, &info);
     snprintf(c->plan, sizeof c->plan, "%s", info.plan ? info.plan : "");
+    snprintf(c->note, sizeof c->note, "%s", info.report ? info.report : "");
     return ATTN_OK;
 }
 

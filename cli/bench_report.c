@@ -140,15 +140,20 @@ static void print_results(const struct bench_result *results, size_t count, enum
     report_table_free(table);
 }
 
+/* Who did not run and why, and what those that choose blocks did: a dense pass of theirs is no sparse time.
+ */
 static void print_refusals(const struct bench_result *results, size_t count)
 {
     char text[PROBLEM_TEXT_BYTES];
     for (size_t i = 0; i < count; i++)
-        for (size_t j = 0; j < results[i].count; j++)
-            if (results[i].candidates[j].error.kind)
-                printf("refused: %s on %s: %s\n", results[i].candidates[j].backend,
-                       problem_format(&results[i].problem, text, sizeof text),
-                       results[i].candidates[j].error.text);
+        for (size_t j = 0; j < results[i].count; j++) {
+            const struct bench_candidate *c = &results[i].candidates[j];
+            problem_format(&results[i].problem, text, sizeof text);
+            if (c->error.kind)
+                printf("refused: %s on %s: %s\n", c->backend, text, c->error.text);
+            else if (*c->note)
+                printf("%s on %s: %s\n", c->backend, text, c->note);
+        }
 }
 
 static void print_device_notes(const struct bench_setup *setup, enum report_format format)
@@ -259,8 +264,8 @@ static json_t *ceilings_json(const struct bench_setup *setup)
 
 static json_t *candidate_json(const struct bench_result *r, const struct bench_candidate *c)
 {
-    json_t *object = json_pack("{s:s, s:s, s:s, s:i}", "backend", c->backend, "implementation",
-                               c->implementation, "plan", c->plan, "rounds", c->rounds);
+    json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:i}", "backend", c->backend, "implementation",
+                               c->implementation, "plan", c->plan, "note", c->note, "rounds", c->rounds);
     if (c->rounds) {
         double best = bench_best(r);
         json_object_set_new(object, "seconds", report_real(c->seconds));
