@@ -81,6 +81,16 @@ void attn_cuda_leave(int before)
     if (!cudaGetDevice(&now) && now != before) cudaSetDevice(before);
 }
 
+static void fill_map(const attn_block_lists *l, attn_cuda_map *to)
+{
+    to->counts = l->counts, to->blocks = l->blocks;
+    memcpy(to->count_stride, l->count_stride, sizeof to->count_stride);
+    memcpy(to->block_stride, l->block_stride, sizeof to->block_stride);
+    to->capacity = l->capacity;
+    to->block_q = l->block_q, to->block_k = l->block_k;
+    to->q_blocks = l->q_blocks, to->kv_blocks = l->kv_blocks;
+}
+
 attn_status attn_cuda_call_fill(const attn_call *call, const char *who, attn_cuda_call *to, attn_error *error)
 {
     if (call->span_count > ATTN_CUDA_SPANS || call->query_range_count > ATTN_CUDA_RANGES)
@@ -95,6 +105,7 @@ attn_status attn_cuda_call_fill(const attn_call *call, const char *who, attn_cud
     to->kv_lengths = call->kv_lengths, to->cu_q = call->cu_q, to->cu_k = call->cu_k;
     to->query_start = call->query_start;
     to->span_count = call->span_count, to->range_count = call->query_range_count;
+    fill_map(&call->blocks, &to->map);
     if (call->span_count) memcpy(to->spans, call->spans, call->span_count * sizeof *to->spans);
     if (call->query_range_count)
         memcpy(to->ranges, call->query_ranges, call->query_range_count * sizeof *to->ranges);

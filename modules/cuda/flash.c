@@ -2,6 +2,7 @@
 #include "flash.h"
 
 #include "impls.h"
+#include "listed.h"
 
 #include <stdio.h>
 
@@ -37,17 +38,23 @@ static int general(const attn_problem *p)
     return (p->features & masks) || p->softcap > 0 || p->scale <= 0;
 }
 
-/* The first instance that fits and needs no more shared memory than the device has; -1: none. */
-static int32_t tile_for(const attn_problem *p, int32_t bytes)
+/* The first that fits. */
+const attn_cuda_tile *attn_cuda_flash_choose(const attn_problem *p, int32_t bytes)
 {
     int64_t size = p->head_dim > p->value_head_dim ? p->head_dim : p->value_head_dim;
     const attn_cuda_tile *t;
     for (int32_t i = 0; (t = attn_cuda_flash_tile(i)); i++) {
         int whole = p->head_dim == t->size && p->value_head_dim == t->size;
         int fits = t->exact == 2 ? whole : size <= t->size && (!t->exact || size > t->size - 16);
-        if (fits && t->general >= general(p) && t->bytes <= bytes) return i;
+        int map = p->block_q > 0, rows = !map || t->general || t->rows <= p->block_q;
+        if (fits && rows && t->map == map && t->general >= general(p) && t->bytes <= bytes) return t;
     }
-    return -1;
+    return NULL;
+}
+
+static int32_t index_of(const attn_cuda_tile *tile)
+{
+    return (int32_t)(tile - attn_cuda_flash_tile(0));
 }
 
 static attn_status plan(const attn_host *host, const attn_problem *p, void **state, attn_workspace *workspace,
@@ -57,19 +64,29 @@ static attn_status plan(const attn_host *host, const attn_problem *p, void **sta
     (void)host;
     cudaError_t code = cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, p->device_id);
     if (code) return attn_cuda_fail(code, who, "asking for the size of shared memory", error);
-    int32_t index = tile_for(p, bytes);
-    workspace->shared_bytes = workspace->thread_bytes = 0;
-    *state = (void *)(uintptr_t)attn_cuda_flash_tile(index < 0 ? 0 : index);
-    if (index < 0)
+    const attn_cuda_tile *tile = attn_cuda_flash_choose(p, bytes);
+    workspace->shared_bytes = attn_cuda_map_bytes(p);
+    workspace->thread_bytes = 0;
+    *state = (void *)(uintptr_t)tile;
+    if (!tile)
         return attn_fail(error, ATTN_KIND_HEAD_SIZE_UNSUPPORTED,
                          "%s has no instance for head sizes %lld and %lld", who, (long long)p->head_dim,
                          (long long)p->value_head_dim);
     attn_status status = attn_cuda_enter(p->device_id, who, &before, error);
     if (status) return status;
-    code = attn_cuda_flash_prepare(index, p->dtype);
+    code = attn_cuda_flash_prepare(index_of(tile), p->dtype);
     if (code) status = attn_cuda_fail(code, who, "asking for shared memory", error);
     attn_cuda_leave(before);
     return status;
+}
+
+attn_status attn_cuda_flash_run(const attn_cuda_tile *tile, attn_cuda_call *c, void *workspace,
+                                const char *name, cudaStream_t stream, attn_error *error)
+{
+    attn_status status = attn_cuda_map_prepare(c, workspace, tile->rows, name, stream, error);
+    if (status) return status;
+    cudaError_t code = attn_cuda_flash_launch(index_of(tile), c, stream);
+    return code ? attn_cuda_fail(code, name, "launching", error) : ATTN_OK;
 }
 
 static attn_status run(const attn_host *host, const void *state, const attn_call *call, attn_error *error)
@@ -81,9 +98,7 @@ static attn_status run(const attn_host *host, const void *state, const attn_call
     if (!status) status = attn_cuda_call_fill(call, who, &c, error);
     if (!status) status = attn_cuda_enter(call->problem->device_id, who, &before, error);
     if (status) return status;
-    int32_t index = (int32_t)((const attn_cuda_tile *)state - attn_cuda_flash_tile(0));
-    cudaError_t code = attn_cuda_flash_launch(index, &c, call->stream);
-    if (code) status = attn_cuda_fail(code, who, "launching", error);
+    status = attn_cuda_flash_run(state, &c, call->shared, who, call->stream, error);
     attn_cuda_leave(before);
     return status;
 }
@@ -92,9 +107,9 @@ static void describe(const attn_host *host, const void *state, char *text, size_
 {
     const attn_cuda_tile *t = state;
     (void)host;
-    snprintf(text, bytes, "mma.sync, instance for head size %d%s%s, %d rows by %d keys a tile, %d threads",
-             t->size, t->exact ? "" : " with a tail", t->general ? " with masks and caps" : "", t->rows,
-             t->keys, t->threads);
+    snprintf(text, bytes, "mma.sync, instance for head size %d%s%s%s, %d rows by %d keys a tile, %d threads",
+             t->size, t->exact ? "" : " with a tail", t->general ? " with masks and caps" : "",
+             t->map ? " with a block map" : "", t->rows, t->keys, t->threads);
 }
 
 static const char *const backends[] = {"FLASH_ATTN", NULL};
@@ -106,8 +121,8 @@ const attn_impl attn_cuda_flash = {
     .platform = "cuda",
     .backends = backends,
 #define ATTN_X(name, bit, text, sentence) | ATTN_FEATURE(name)
-    .features = (0 ATTN_FEATURE_LIST(ATTN_X)) & ~(ATTN_FEATURE(SCORES) | ATTN_FEATURE(STRIDED) |
-                                                  ATTN_FEATURE(BLOCK_MAP) | ATTN_FEATURES_SERVING),
+    .features = (0 ATTN_FEATURE_LIST(ATTN_X)) &
+                ~(ATTN_FEATURE(SCORES) | ATTN_FEATURE(STRIDED) | ATTN_FEATURES_SERVING),
 #undef ATTN_X
     .dtypes = 1u << ATTN_F16 | 1u << ATTN_BF16,
     .head_dim_max = 256,

@@ -10,10 +10,11 @@ namespace
 {
 
 const attn_cuda_tile tiles[] = {
-#define X(size, exact, general, fragments, warps, keys)                                                      \
+#define X(size, exact, general, map, fragments, warps, keys)                                                 \
     {size,                                                                                                   \
      exact,                                                                                                  \
      general,                                                                                                \
+     map,                                                                                                    \
      warps * fragments * 16,                                                                                 \
      keys,                                                                                                   \
      warps * 32,                                                                                             \
@@ -43,8 +44,11 @@ cudaError_t attn_cuda_flash_prepare(int32_t index, attn_dtype dtype)
 
 cudaError_t attn_cuda_flash_launch(int32_t index, const attn_cuda_call *c, cudaStream_t stream)
 {
-    int64_t work = rows_slots(*c, tiles[index].rows) * c->p.heads;
+    const int rows = tiles[index].rows;
+    int64_t work =
+        tiles[index].map ? attn_cuda_map_items(&c->map, &c->p, rows) : rows_slots(*c, rows) * c->p.heads;
     void *parameters[] = {(void *)c};
+    if (!work) return cudaSuccess;
     return cudaLaunchKernel(kernel_of(index, c->p.dtype), dim3(work > INT32_MAX ? INT32_MAX : (unsigned)work),
                             dim3((unsigned)tiles[index].threads), parameters, (size_t)tiles[index].bytes,
                             stream);

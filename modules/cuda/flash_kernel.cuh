@@ -11,6 +11,7 @@
 
 #include "flash.cuh"
 #include "flash.h"
+#include "map.cuh"
 
 namespace
 {
@@ -106,14 +107,14 @@ __device__ __noinline__ void add_unbounded(char *shared, const uint32_t *bits, f
 }
 
 /* Which of a thread's scores in rows `row` and `row` + 8 of the block count: bit n * 4 + e for element e of
- * the n-th fragment. */
-template <int BN>
+ * the n-th fragment. edge: where the tile's key block ends. */
+template <int BN, bool MAP>
 __device__ __noinline__ uint32_t kept_bits(const attn_cuda_call &c, const rows_block &k, const int *low,
-                                           const int *high, int first, int row, bool masked)
+                                           const int *high, int first, int edge, int row, bool masked)
 {
     uint32_t bits = 0;
     for (int e = 0; e < 4; e += 2, row += 8) {
-        const int l = low[row], h = high[row];
+        const int l = low[row], h = MAP ? min(high[row], edge) : high[row];
         const int64_t mask_row = rows_mask_offset(c, k, k.first + row);
         for (int n = 0; n < BN / 8; n++)
             for (int o = 0; o < 2; o++) {
@@ -128,8 +129,8 @@ __device__ __noinline__ uint32_t kept_bits(const attn_cuda_call &c, const rows_b
     return bits;
 }
 
-template <typename T, int D, int EXACT, bool GENERAL, int MF, int WARPS, int BN>
-__device__ void run_block(const attn_cuda_call &c, const rows_block &k, char *shared)
+template <typename T, int D, int EXACT, bool GENERAL, bool MAP, int MF, int WARPS, int BN>
+__device__ void run_block(const attn_cuda_call &c, const rows_block &k, const map_item &item, char *shared)
 {
     using L = layout<D, MF, WARPS, BN>;
     constexpr int NT = BN / 8, DT = D / 8;
@@ -174,7 +175,7 @@ __device__ void run_block(const attn_cuda_call &c, const rows_block &k, char *sh
     row_state<MF> rows;
 #pragma unroll
     for (int m = 0; m < MF; m++) {
-        for (int e = 0; e < 2; e++) rows.most[m][e] = -INFINITY, rows.sum[m][e] = 0;
+        for (int e = 0; e < 2; e++) rows.most[m][e] = -INFINITY, rows.sum[m][e] = MAP && item.bad ? NAN : 0;
 #pragma unroll
         for (int n = 0; n < DT; n++)
             for (int e = 0; e < 4; e++) out[m][n][e] = 0;
@@ -184,27 +185,31 @@ __device__ void run_block(const attn_cuda_call &c, const rows_block &k, char *sh
     const uint32_t k_lane = k_at + ((lane % 8 + lane / 16 * 8) * L::PITCH + lane / 8 % 2 * 8) * 2;
     const uint32_t v_lane = v_at + (lane % 16 * L::PITCH + lane / 16 * 8) * 2;
 
-    int first = start / BN * BN;
-    if (first < end)
-        load_rows<BN, L>(k_at, keys + first * p.k_stride[1], p.k_stride[1], k.kv_len - first, head_dim);
+    key_walk<MAP, BN> tile(c, item, start, end), next = tile;
+    if (tile.more())
+        load_rows<BN, L>(k_at, keys + tile.first * p.k_stride[1], p.k_stride[1], k.kv_len - tile.first,
+                         head_dim);
     flash_commit();
-    for (; first < end; first += BN) {
-        const bool tested = masked || first < all_from || first + BN > all_to;
+    for (; tile.more(); tile = next) {
+        const int first = tile.first;
+        const bool tested =
+            masked || first < all_from || first + BN > all_to || (MAP && first + BN > tile.edge());
+        next.advance(c);
         uint32_t bits[MF];
         if (GENERAL && tested) {
             uint32_t any = 0;
 #pragma unroll
             for (int m = 0; m < MF; m++) {
-                bits[m] = kept_bits<BN>(c, k, low, high, first, (warp * MF + m) * 16 + lane / 4, masked);
+                bits[m] = kept_bits<BN, MAP>(c, k, low, high, first, tile.edge(),
+                                             (warp * MF + m) * 16 + lane / 4, masked);
                 any |= bits[m];
             }
             if (!__syncthreads_or(any != 0)) {
                 flash_wait<0>();
                 __syncthreads();
-                int next = first + BN;
-                if (next < end)
-                    load_rows<BN, L>(k_at, keys + next * p.k_stride[1], p.k_stride[1], k.kv_len - next,
-                                     head_dim);
+                if (next.more())
+                    load_rows<BN, L>(k_at, keys + next.first * p.k_stride[1], p.k_stride[1],
+                                     k.kv_len - next.first, head_dim);
                 flash_commit();
                 continue;
             }
@@ -239,8 +244,8 @@ __device__ void run_block(const attn_cuda_call &c, const rows_block &k, char *sh
         }
         flash_wait<0>();
         __syncthreads();
-        if (first + BN < end)
-            load_rows<BN, L>(k_at, keys + (first + BN) * p.k_stride[1], p.k_stride[1], k.kv_len - first - BN,
+        if (next.more())
+            load_rows<BN, L>(k_at, keys + next.first * p.k_stride[1], p.k_stride[1], k.kv_len - next.first,
                              head_dim);
         flash_commit();
 
@@ -268,7 +273,8 @@ __device__ void run_block(const attn_cuda_call &c, const rows_block &k, char *sh
             for (int m = 0; m < MF; m++)
 #pragma unroll
                 for (int r = 0; r < 2; r++) {
-                    const int row = (warp * MF + m) * 16 + lane / 4 + r * 8, from = low[row], to = high[row];
+                    const int row = (warp * MF + m) * 16 + lane / 4 + r * 8, from = low[row],
+                              to = MAP ? min(high[row], tile.edge()) : high[row];
 #pragma unroll
                     for (int n = 0; n < NT; n++)
 #pragma unroll
@@ -327,8 +333,8 @@ __device__ void run_block(const attn_cuda_call &c, const rows_block &k, char *sh
                 if (!GENERAL)
 #pragma unroll
                     for (int m = 0; m < MF; m++)
-                        bits[m] =
-                            kept_bits<BN>(c, k, low, high, first, (warp * MF + m) * 16 + lane / 4, false);
+                        bits[m] = kept_bits<BN, MAP>(c, k, low, high, first, tile.edge(),
+                                                     (warp * MF + m) * 16 + lane / 4, false);
                 add_unbounded<T, L, D, MF, BN>(shared, bits, copy);
 #pragma unroll
                 for (int m = 0; m < MF; m++)
@@ -375,7 +381,7 @@ __device__ void run_block(const attn_cuda_call &c, const rows_block &k, char *sh
                 total = total * share + flash_exp2(sink - higher);
                 top = higher;
             }
-            if (i >= k.q_len) continue;
+            if (i >= (MAP ? item.end : k.q_len)) continue;
             float inverse = empty ? 0 : share / total;
             int64_t base = batch * p.out_stride[0] + row * p.out_stride[1] + k.h * p.out_stride[2];
 #pragma unroll
@@ -395,17 +401,20 @@ __device__ void run_block(const attn_cuda_call &c, const rows_block &k, char *sh
         }
 }
 
-template <typename T, int D, int EXACT, bool GENERAL, int MF, int WARPS, int BN>
+template <typename T, int D, int EXACT, bool GENERAL, bool MAP, int MF, int WARPS, int BN>
 __global__ void __launch_bounds__(WARPS * 32, WARPS > 4 ? 1 : 2)
     attend(const __grid_constant__ attn_cuda_call c)
 {
     extern __shared__ __align__(16) char shared[];
     using L = layout<D, MF, WARPS, BN>;
-    int64_t slots = rows_slots(c, L::ROWS);
+    const int64_t slots =
+        MAP ? attn_cuda_map_items(&c.map, &c.p, L::ROWS) / c.p.heads : rows_slots(c, L::ROWS);
     for (int64_t work = blockIdx.x; work < slots * c.p.heads; work += gridDim.x) {
         rows_block k;
-        if (rows_block_at(c, work % slots, work / slots, L::ROWS, k))
-            run_block<T, D, EXACT, GENERAL, MF, WARPS, BN>(c, k, shared);
+        map_item item;
+        const bool some = MAP ? map_item_of(c, work % slots, work / slots, L::ROWS, k, item)
+                              : rows_block_at(c, work % slots, work / slots, L::ROWS, k);
+        if (some) run_block<T, D, EXACT, GENERAL, MAP, MF, WARPS, BN>(c, k, item, shared);
         __syncthreads();
     }
 }
@@ -414,8 +423,8 @@ __global__ void __launch_bounds__(WARPS * 32, WARPS > 4 ? 1 : 2)
 template <typename T> const void *flash_instance(int32_t index)
 {
     const void *const kernels[] = {
-#define X(size, exact, general, fragments, warps, keys)                                                      \
-    (const void *)attend<T, size, exact, general != 0, fragments, warps, keys>,
+#define X(size, exact, general, map, fragments, warps, keys)                                                 \
+    (const void *)attend<T, size, exact, general != 0, map != 0, fragments, warps, keys>,
 #include "tiles.def"
 #undef X
     };

@@ -2,6 +2,7 @@
 #include "hopper.h"
 
 #include "impls.h"
+#include "listed.h"
 
 #include <stdio.h>
 
@@ -49,12 +50,23 @@ static void accept_strides(const attn_problem *p, attn_reasons *reasons)
     }
 }
 
+enum { BLOCK = 64 }; /* rows and keys that blocks of a map are whole multiples of */
+
+static void accept_blocks(const attn_problem *p, attn_reasons *reasons)
+{
+    if (p->block_q % BLOCK || p->block_k % BLOCK)
+        attn_reason(reasons, ATTN_KIND_FEATURE_UNSUPPORTED,
+                    "%s takes block maps whose blocks are multiples of %d rows by %d keys, not %lld by %lld",
+                    who, BLOCK, BLOCK, (long long)p->block_q, (long long)p->block_k);
+}
+
 static void accept(const attn_host *host, const attn_problem *p, attn_reasons *reasons)
 {
     (void)host;
     attn_cuda_judge_device(p->device_id, who, reasons);
     accept_counts(p, reasons);
     accept_strides(p, reasons);
+    accept_blocks(p, reasons);
     if (p->mask_form == ATTN_FORM_KEEP && (p->mask_stride[1] || p->mask_stride[2]))
         attn_reason(reasons, ATTN_KIND_FEATURE_UNSUPPORTED,
                     "%s takes masks that are the same in all heads and query rows; this one has strides %lld "
@@ -66,19 +78,28 @@ static void accept(const attn_host *host, const attn_problem *p, attn_reasons *r
                     p->scale);
 }
 
-static int32_t tile_for(const attn_problem *p)
+const attn_cuda_hopper_tile *attn_cuda_hopper_choose(const attn_problem *p)
 {
     const attn_cuda_hopper_tile *t;
-    for (int32_t i = 0; (t = attn_cuda_hopper_tile_at(i)); i++)
-        if (p->head_dim <= t->size && p->value_head_dim <= t->value_size &&
-            p->kv_len >= (p->causal ? 2 : 1) * t->least)
-            return i;
-    return -1;
+    for (int32_t i = 0; (t = attn_cuda_hopper_tile_at(i)); i++) {
+        const int whole = p->block_q % (t->groups * BLOCK) == 0;
+        if (t->map == (p->block_q > 0) && whole && p->head_dim <= t->size &&
+            p->value_head_dim <= t->value_size && p->kv_len >= (p->causal ? 2 : 1) * t->least)
+            return t;
+    }
+    return NULL;
 }
 
-static const void *kernel_of(int32_t index, attn_dtype dtype)
+static const void *kernel_of(const attn_cuda_hopper_tile *tile, attn_dtype dtype)
 {
+    const int32_t index = (int32_t)(tile - attn_cuda_hopper_tile_at(0));
     return dtype == ATTN_F16 ? attn_cuda_hopper_f16(index) : attn_cuda_hopper_bf16(index);
+}
+
+cudaError_t attn_cuda_hopper_ready(const attn_cuda_hopper_tile *tile, attn_dtype dtype)
+{
+    return cudaFuncSetAttribute(kernel_of(tile, dtype), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                tile->bytes);
 }
 
 static attn_status plan(const attn_host *host, const attn_problem *p, void **state, attn_workspace *workspace,
@@ -86,31 +107,30 @@ static attn_status plan(const attn_host *host, const attn_problem *p, void **sta
 {
     int before;
     (void)host;
-    int32_t index = tile_for(p);
-    workspace->shared_bytes = workspace->thread_bytes = 0;
-    if (index < 0)
+    const attn_cuda_hopper_tile *tile = attn_cuda_hopper_choose(p);
+    workspace->shared_bytes = attn_cuda_map_bytes(p);
+    workspace->thread_bytes = 0;
+    if (!tile)
         return attn_fail(error, ATTN_KIND_HEAD_SIZE_UNSUPPORTED,
                          "%s has no instance for head sizes %lld and %lld", who, (long long)p->head_dim,
                          (long long)p->value_head_dim);
-    const attn_cuda_hopper_tile *tile = attn_cuda_hopper_tile_at(index);
     *state = (void *)(uintptr_t)tile;
     attn_status status = attn_cuda_enter(p->device_id, who, &before, error);
     if (status) return status;
-    cudaError_t code = cudaFuncSetAttribute(kernel_of(index, p->dtype),
-                                            cudaFuncAttributeMaxDynamicSharedMemorySize, tile->bytes);
+    cudaError_t code = attn_cuda_hopper_ready(tile, p->dtype);
     if (code) status = attn_cuda_fail(code, who, "asking for shared memory", error);
     attn_cuda_leave(before);
     return status;
 }
 
-static attn_status launch(const attn_cuda_hopper_tile *tile, attn_cuda_hopper_call *a, void *stream,
-                          attn_error *error)
+attn_status attn_cuda_hopper_run(const attn_cuda_hopper_tile *tile, attn_cuda_hopper_call *a, void *workspace,
+                                 const char *name, cudaStream_t stream, attn_error *error)
 {
-    const int32_t index = (int32_t)(tile - attn_cuda_hopper_tile_at(0));
-    attn_status status = attn_cuda_hopper_map(a, tile, who, error);
+    attn_status status = attn_cuda_map_prepare(&a->c, workspace, tile->groups * BLOCK, name, stream, error);
+    if (!status) status = attn_cuda_hopper_map(a, tile, name, error);
     if (status) return status;
-    cudaError_t code = attn_cuda_hopper_launch(a, tile, kernel_of(index, a->c.p.dtype), stream);
-    return code ? attn_cuda_fail(code, who, "launching", error) : ATTN_OK;
+    cudaError_t code = attn_cuda_hopper_launch(a, tile, kernel_of(tile, a->c.p.dtype), stream);
+    return code ? attn_cuda_fail(code, name, "launching", error) : ATTN_OK;
 }
 
 static attn_status run(const attn_host *host, const void *state, const attn_call *call, attn_error *error)
@@ -122,7 +142,7 @@ static attn_status run(const attn_host *host, const void *state, const attn_call
     if (!status) status = attn_cuda_call_fill(call, who, &a.c, error);
     if (!status) status = attn_cuda_enter(call->problem->device_id, who, &before, error);
     if (status) return status;
-    status = launch(state, &a, call->stream, error);
+    status = attn_cuda_hopper_run(state, &a, call->shared, who, call->stream, error);
     attn_cuda_leave(before);
     return status;
 }
@@ -131,8 +151,9 @@ static void describe(const attn_host *host, const void *state, char *text, size_
 {
     const attn_cuda_hopper_tile *t = state;
     (void)host;
-    snprintf(text, bytes, "wgmma and TMA, instance for head sizes up to %d and %d, %d rows by %d keys a tile",
-             t->size, t->value_size, t->groups * 64, t->keys);
+    snprintf(text, bytes,
+             "wgmma and TMA, instance for head sizes up to %d and %d%s, %d rows by %d keys a tile", t->size,
+             t->value_size, t->map ? " with a block map" : "", t->groups * 64, t->keys);
 }
 
 static const char *const backends[] = {"FLASH_ATTN", NULL};
@@ -147,7 +168,7 @@ const attn_impl attn_cuda_flash_sm90 = {
 #define ATTN_X(name, bit, text, sentence) | ATTN_FEATURE(name)
     .features = (0 ATTN_FEATURE_LIST(ATTN_X)) &
                 ~(ATTN_FEATURE(SCORES) | ATTN_FEATURE(STRIDED) | ATTN_FEATURE(MASK_ADDITIVE) |
-                  ATTN_FEATURE(SOFTCAP) | ATTN_FEATURE(BLOCK_MAP) | ATTN_FEATURES_SERVING),
+                  ATTN_FEATURE(SOFTCAP) | ATTN_FEATURES_SERVING),
 #undef ATTN_X
     .dtypes = 1u << ATTN_F16 | 1u << ATTN_BF16,
     .head_dim_max = 256,

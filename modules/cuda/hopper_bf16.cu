@@ -10,9 +10,9 @@ namespace
 {
 
 const attn_cuda_hopper_tile tiles[] = {
-#define X(size, value_size, groups, keys, width, queries, least)                                             \
-    hopper_tile_of<shape<__nv_bfloat16, size, value_size, groups, keys, width, queries>>(size, value_size,   \
-                                                                                         least),
+#define X(size, value_size, groups, keys, width, queries, least, map, blocks)                                \
+    hopper_tile_of<shape<__nv_bfloat16, size, value_size, groups, keys, width, queries, map, blocks>>(       \
+        size, value_size, least),
 #include "hopper_tiles.def"
 #undef X
 };

@@ -60,14 +60,14 @@ template <class S> __device__ __forceinline__ void put_boxes(const rows_state<S>
 /* From registers; skip: bit e leaves row e out. */
 template <class S>
 __device__ __forceinline__ void store_rows(const attn_cuda_call &c, const rows_state<S> &r,
-                                           const rows_block &k, const int (&position)[2],
+                                           const rows_block &k, const int (&position)[2], int end,
                                            const int (&head)[2], int skip)
 {
     const attn_problem &p = c.p;
     const int64_t batch = c.cu_q.data ? 0 : k.b;
 #pragma unroll
     for (int e = 0; e < 2; e++) {
-        if (position[e] >= k.q_len || (skip >> e & 1)) continue;
+        if (position[e] >= end || (skip >> e & 1)) continue;
         const int64_t base =
             batch * p.out_stride[0] + (k.q0 + position[e]) * p.out_stride[1] + head[e] * p.out_stride[2];
 #pragma unroll
@@ -86,14 +86,14 @@ __device__ __forceinline__ void store_rows(const attn_cuda_call &c, const rows_s
 /* One row e of each thread: those whose output is not finite are computed again. Whether the thread's own
  * was. */
 template <class S>
-__device__ __noinline__ bool repair_rows(const attn_cuda_call &c, const rows_block &k, int position, int head,
-                                         bool bad)
+__device__ __noinline__ bool repair_rows(const attn_cuda_call &c, const rows_block &k, const map_list &list,
+                                         int position, int end, int head, bool bad)
 {
-    const unsigned all = __ballot_sync(0xffffffffu, bad && position < k.q_len);
+    const unsigned all = __ballot_sync(0xffffffffu, bad && position < end);
     for (int quad = 0; quad < 8; quad++)
         if (all >> quad * 4 & 15)
-            repair_row<typename S::T>(c, k, __shfl_sync(0xffffffffu, position, quad * 4),
-                                      __shfl_sync(0xffffffffu, head, quad * 4));
+            repair_row<typename S::T, S::MAP>(c, k, list, __shfl_sync(0xffffffffu, position, quad * 4),
+                                              __shfl_sync(0xffffffffu, head, quad * 4));
     return all >> threadIdx.x % 32 / 4 * 4 & 15;
 }
 
@@ -113,12 +113,12 @@ __device__ __forceinline__ bool group_any(bool x, int name)
  * group's; at >= a.positions is nobody's row. */
 template <class S>
 __device__ __forceinline__ void finish(const attn_cuda_hopper_call &a, rows_state<S> &r,
-                                       const hopper_item &item, uint32_t to, int *boxed, int from,
+                                       const typename S::Item &item, uint32_t to, int *boxed, int from,
                                        const int (&at)[2], const int (&of)[2], int name)
 {
     const attn_cuda_call &c = a.c;
     const rows_block &k = item.block;
-    const int first_head = (int)k.h, q_len = (int)k.q_len;
+    const int first_head = (int)k.h, q_len = item_end(item);
     const int head[2] = {first_head + of[0], first_head + of[1]};
     int position[2];
     float lse[2];
@@ -133,7 +133,9 @@ __device__ __forceinline__ void finish(const attn_cuda_hopper_call &a, rows_stat
         for (int e = 0; e < 2; e++) bad[e] = !isfinite(any[e]);
         repair = group_any(bad[0] || bad[1], name);
     }
-    const bool box = a.store && !repair && (!c.cu_q.data || from + a.positions <= q_len);
+    /* Rows past a tensor's end are dropped by the copy engine; those of another sequence or block are not. */
+    const bool alone = S::MAP ? q_len == (int)k.q_len : !c.cu_q.data;
+    const bool box = a.store && !repair && (alone || from + a.positions <= q_len);
     *boxed = box;
     if (box) {
         hopper_meet(name, 128); /* no other warp reads the queries any more */
@@ -141,8 +143,8 @@ __device__ __forceinline__ void finish(const attn_cuda_hopper_call &a, rows_stat
     } else {
         int done = 0;
         for (int e = 0; repair && e < 2; e++)
-            if (repair_rows<S>(c, k, position[e], head[e], bad[e])) done |= 1 << e;
-        store_rows<S>(c, r, k, position, head, done);
+            if (repair_rows<S>(c, k, item_list(item), position[e], q_len, head[e], bad[e])) done |= 1 << e;
+        store_rows<S>(c, r, k, position, q_len, head, done);
 #pragma unroll
         for (int e = 0; e < 2; e++)
             if (done >> e & 1) position[e] = q_len;

@@ -5,6 +5,9 @@
 
 #include "hopper.cuh"
 #include "hopper.h"
+#include "map.cuh"
+
+#include <type_traits>
 
 namespace
 {
@@ -24,6 +27,42 @@ struct hopper_item {
     int last;   /* no item: the end */
     rows_block block;
 };
+
+/* With a map: tiles are numbers in the walk, high_tile the first of it. */
+struct hopper_listed_item : hopper_item {
+    map_item map;
+    int missing; /* pieces that the first tile of the walk lacks */
+};
+
+/* Rows from here on are none of the item's. */
+__device__ __forceinline__ int item_end(const hopper_item &item)
+{
+    return (int)item.block.q_len;
+}
+__device__ __forceinline__ int item_end(const hopper_listed_item &item)
+{
+    return (int)item.map.end;
+}
+
+/* The item's list; without a map there is none, and none is asked for. */
+__device__ __forceinline__ map_list item_list(const hopper_item &)
+{
+    return {};
+}
+__device__ __forceinline__ map_list item_list(const hopper_listed_item &item)
+{
+    return item.map.list;
+}
+
+/* What the sum of weights starts from. */
+__device__ __forceinline__ float item_sum(const hopper_item &)
+{
+    return 0;
+}
+__device__ __forceinline__ float item_sum(const hopper_listed_item &item)
+{
+    return item.map.bad ? NAN : 0;
+}
 
 /* Item number `work`; false when there is nothing in it. rows: positions of a block. Later positions come
  * first. */
@@ -51,6 +90,7 @@ __device__ inline bool item_at(const attn_cuda_hopper_call &a, uint32_t work, in
 
 __host__ __device__ inline int64_t item_count(const attn_cuda_hopper_call &a, int rows)
 {
+    if (a.c.map.counts) return attn_cuda_map_items(&a.c.map, &a.c.p, rows);
     return rows_slots(a.c, rows) * (a.c.p.heads / a.pack);
 }
 
@@ -109,14 +149,17 @@ __device__ inline key_range item_range(const attn_cuda_call &c, const rows_block
 
 template <typename T> struct lone_row {
     const T *q, *keys, *values;
+    map_list list; /* with a map */
     int64_t mask_row, low, high;
     rows_block k; /* of the row's own head */
 };
 
 /* -infinity: the key is hidden. */
-template <typename T> __device__ float lone_score(const attn_cuda_call &c, const lone_row<T> &r, int64_t key)
+template <typename T, bool MAP>
+__device__ float lone_score(const attn_cuda_call &c, const lone_row<T> &r, int64_t key)
 {
     const attn_problem &p = c.p;
+    if (MAP && key < r.high && !map_lists(c.map, r.list, key)) return -INFINITY;
     if (key >= r.high || !rows_keeps(c, r.k, r.mask_row, key)) return -INFINITY;
     const T *k = r.keys + key * p.k_stride[1];
     float x = 0;
@@ -145,19 +188,21 @@ __device__ lone_row<T> lone_row_at(const attn_cuda_call &c, const rows_block &k,
 
 /* Query row i of one head again, from global memory and with no product of a hidden value. Slow and rare: for
  * values that are not finite, which some rows see and others do not. */
-template <typename T>
-__device__ __noinline__ void repair_row(const attn_cuda_call &c, const rows_block &k, int64_t i, int64_t head)
+template <typename T, bool MAP>
+__device__ __noinline__ void repair_row(const attn_cuda_call &c, const rows_block &k, const map_list &list,
+                                        int64_t i, int64_t head)
 {
     const attn_problem &p = c.p;
     const int lane = threadIdx.x % 32;
     const int64_t batch = c.cu_q.data ? 0 : k.b;
-    const lone_row<T> r = lone_row_at<T>(c, k, i, head);
+    lone_row<T> r = lone_row_at<T>(c, k, i, head);
+    if (MAP) r.list = list;
     float most = -INFINITY, sum = 0, out[8] = {};
     for (int64_t first = r.low; first < r.high; first += 32)
-        most = fmaxf(most, lone_score(c, r, first + lane));
+        most = fmaxf(most, lone_score<T, MAP>(c, r, first + lane));
     for (int lanes = 16; lanes; lanes /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, lanes));
     for (int64_t first = r.low; first < r.high; first += 32) {
-        const float x = lone_score(c, r, first + lane), w = x == -INFINITY ? 0 : expf(x - most);
+        const float x = lone_score<T, MAP>(c, r, first + lane), w = x == -INFINITY ? 0 : expf(x - most);
         const unsigned kept = __ballot_sync(0xffffffffu, x != -INFINITY);
         sum += w;
         for (int j = 0; j < 32; j++) {

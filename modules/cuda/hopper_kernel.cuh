@@ -86,11 +86,42 @@ struct task {
     bool holes;
 };
 
+/* Of a tile of listed blocks, each half's first key and how many keys from there are its block's. To be read
+ * before the tile is released. */
+template <class S> struct pieces_of_tile {
+    int2 half[S::MAP ? S::HALVES : 1];
+};
+
+template <class S>
+__device__ __forceinline__ pieces_of_tile<S> pieces_at(const char *shared, const walk<S> &w)
+{
+    pieces_of_tile<S> x;
+#pragma unroll
+    for (int h = 0; h < S::HALVES; h++)
+        x.half[h] = ((const int2 *)(shared + S::PIECE))[w.k.at * S::HALVES + h];
+    return x;
+}
+
+template <class S>
+__device__ __forceinline__ void hide_pieces(const attn_cuda_hopper_call &a, const walk<S> &w, const task &t,
+                                            scores_of<S> &score, const pieces_of_tile<S> &pieces)
+{
+#pragma unroll
+    for (int h = 0; h < S::HALVES; h++) {
+        const int first = pieces.half[h].x, most = pieces.half[h].y;
+#pragma unroll
+        for (int e = 0; e < 2; e++)
+            hide_half<S>(score, h, e, t.low[w.at[e]] - first, min(t.high[w.at[e]] - first, most));
+        if (t.holes) hide_half_masked<S>(score, h, a.c, t.item->block, first, most);
+    }
+}
+
 /* Hides scores that do not count. */
 template <class S>
 __device__ __forceinline__ void hide_tile(const attn_cuda_hopper_call &a, const walk<S> &w, const task &t,
-                                          scores_of<S> &score, int j)
+                                          scores_of<S> &score, int j, const pieces_of_tile<S> &pieces)
 {
+    if constexpr (S::MAP) return hide_pieces<S>(a, w, t, score, pieces);
     const int first = j * S::KEYS;
 #pragma unroll
     for (int e = 0; e < 2; e++) hide<S>(score, e, t.low[w.at[e]] - first, t.high[w.at[e]] - first);
@@ -104,19 +135,20 @@ __device__ __forceinline__ void clean_values(const walk<S> &w, const task &t, ch
         zero_values<S>(shared + S::V + w.v.at * S::V_BYTES, t.zero_from - j * S::KEYS, OWN + w.group);
 }
 
-template <class S> __device__ __forceinline__ void begin(rows_state<S> &r)
+template <class S> __device__ __forceinline__ void begin(rows_state<S> &r, float sum)
 {
 #pragma unroll
     for (int n = 0; n < S::DV / 2; n++) r.out[n] = 0;
 #pragma unroll
-    for (int e = 0; e < 2; e++) r.base[e] = -INFINITY, r.sum[e] = 0;
+    for (int e = 0; e < 2; e++) r.base[e] = -INFINITY, r.sum[e] = sum;
 }
 
 /* Scores and weights of tile j, values of the tile before. */
 template <class S, bool TESTED>
-__device__ __forceinline__ void step(const attn_cuda_hopper_call &a, walk<S> &w, const task &t,
-                                     rows_state<S> &r, scores_of<S> &score, int j)
+__device__ __forceinline__ void step(const attn_cuda_hopper_call &a, const char *shared, walk<S> &w,
+                                     const task &t, rows_state<S> &r, scores_of<S> &score, int j)
 {
+    pieces_of_tile<S> pieces;
     wait_keys(w);
     wait_turn(w);
     scores_of_next(w, score, t.q);
@@ -126,8 +158,9 @@ __device__ __forceinline__ void step(const attn_cuda_hopper_call &a, walk<S> &w,
     pass_turn(w);
     hopper_products_wait<1>();
     hopper_hold(score);
+    if (S::MAP && TESTED) pieces = pieces_at<S>(shared, w);
     release_keys(w);
-    if (TESTED) hide_tile(a, w, t, score, j);
+    if (TESTED) hide_tile(a, w, t, score, j, pieces);
     weigh<S>(r, score, w.factor);
     hopper_hold(score);
     hopper_products_wait<0>();
@@ -143,6 +176,7 @@ __device__ __forceinline__ void walk_tiles(const attn_cuda_hopper_call &a, char 
                                            const task &t, rows_state<S> &r)
 {
     scores_of<S> score;
+    pieces_of_tile<S> pieces;
     int j = t.first_tile;
     wait_keys(w);
     wait_turn(w);
@@ -151,15 +185,17 @@ __device__ __forceinline__ void walk_tiles(const attn_cuda_hopper_call &a, char 
     pass_turn(w);
     hopper_products_wait<0>();
     hopper_hold(score);
+    if (S::MAP) pieces = pieces_at<S>(shared, w);
     release_keys(w);
-    if ((j + 1) * S::KEYS > t.all_to || j * S::KEYS < t.all_from) hide_tile(a, w, t, score, j);
+    if ((j + 1) * S::KEYS > t.all_to || j * S::KEYS < t.all_from) hide_tile(a, w, t, score, j, pieces);
     weigh<S>(r, score, w.factor);
     pack_weights<S>(r, score);
     wait_values(w);
-    clean_values(w, t, shared, j);
-    for (j--; j >= t.last_tile && (j + 1) * S::KEYS > t.all_to; j--) step<S, true>(a, w, t, r, score, j);
-    for (; j >= t.last_tile && j * S::KEYS >= t.all_from; j--) step<S, false>(a, w, t, r, score, j);
-    for (; j >= t.last_tile; j--) step<S, true>(a, w, t, r, score, j);
+    if (!S::MAP) clean_values(w, t, shared, j);
+    for (j--; j >= t.last_tile && (j + 1) * S::KEYS > t.all_to; j--)
+        step<S, true>(a, shared, w, t, r, score, j);
+    for (; j >= t.last_tile && j * S::KEYS >= t.all_from; j--) step<S, false>(a, shared, w, t, r, score, j);
+    for (; j >= t.last_tile; j--) step<S, true>(a, shared, w, t, r, score, j);
     wait_values(w);
     issue_values<S>(r, w.base + S::V + w.v.at * S::V_BYTES);
     hopper_products_wait<0>();
@@ -187,12 +223,12 @@ template <class S> __device__ __forceinline__ void stand_by(walk<S> &w, int tile
 
 template <class S>
 __device__ __forceinline__ void consume_item(const attn_cuda_hopper_call &a, char *shared, walk<S> &w,
-                                             const hopper_item &item, uint32_t n)
+                                             const typename S::Item &item, uint32_t n)
 {
     const place<S::QS> queries = place_of<S::QS>(n);
     const int at = queries.at * S::GROUPS + w.group, rows = n % S::ITEMS * S::ROWS + w.group * a.positions;
     const int first = same_in_all_lanes((int)item.block.first),
-              left = same_in_all_lanes((int)item.block.q_len) - first;
+              left = same_in_all_lanes(item_end(item)) - first;
     const int own = w.group * a.positions;
     task t = {&item,
               w.base + at * S::Q_GROUP,
@@ -209,7 +245,7 @@ __device__ __forceinline__ void consume_item(const attn_cuda_hopper_call &a, cha
     hopper_barrier_wait(w.base + S::Q_FULL + at * 8, queries.parity);
     if (left > own) {
         rows_state<S> r;
-        begin<S>(r);
+        begin<S>(r, item_sum(item));
         if (t.first_tile >= t.last_tile) walk_tiles<S>(a, shared, w, t, r);
         finish<S>(a, r, item, t.q, boxed, first + own, w.at, w.of, OWN + w.group);
     } else {
@@ -238,7 +274,7 @@ __device__ __forceinline__ void consume(const attn_cuda_hopper_call &a, char *sh
                  {0, 0}};
     if (S::TURNS && group == S::GROUPS - 1) hopper_notify(TURN, 256);
     for (uint32_t n = 0;; n++) {
-        const hopper_item &item = item_wait<S>(shared, base, n);
+        const typename S::Item &item = item_wait<S>(shared, base, n);
         if (same_in_all_lanes(item.last)) break;
         consume_item<S>(a, shared, w, item, n);
         __syncwarp();
@@ -263,7 +299,7 @@ template <class S> __device__ __forceinline__ void make_rings(uint32_t base)
 }
 
 template <class S>
-__global__ void __launch_bounds__(S::THREADS, 1)
+__global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     attend_hopper(const __grid_constant__ attn_cuda_hopper_call a)
 {
     extern __shared__ __align__(1024) char shared[];
@@ -273,10 +309,10 @@ __global__ void __launch_bounds__(S::THREADS, 1)
     __syncthreads();
     if (warp < 4) {
         hopper_registers_give<S::LOADER_REGISTERS>();
-        if (warp == 3) list_items<S>(a, shared, base);
+        if (warp == 3) list<S>(a, shared, base);
         if (threadIdx.x % 32) return;
-        if (warp == 0) load_keys<S, false>(a, shared, base);
-        if (warp == 1) load_keys<S, true>(a, shared, base);
+        if (warp == 0) load<S, false>(a, shared, base);
+        if (warp == 1) load<S, true>(a, shared, base);
         if (warp == 2) move_rows<S>(a, shared, base);
     } else {
         hopper_registers_take<S::REGISTERS>();
@@ -287,15 +323,16 @@ __global__ void __launch_bounds__(S::THREADS, 1)
 template <class S>
 constexpr attn_cuda_hopper_tile hopper_tile_of(int32_t size, int32_t value_size, int32_t least)
 {
-    return {size, value_size, least, S::GROUPS, S::KEYS, S::WIDTH, S::QS, S::THREADS, S::BYTES};
+    return {size,  value_size, least,     S::GROUPS,  S::KEYS, S::WIDTH,
+            S::QS, S::MAP,     S::BLOCKS, S::THREADS, S::BYTES};
 }
 
 /* The instances of one element type, in the order of hopper_tiles.def. */
 template <typename T> const void *hopper_instance(int32_t index)
 {
     const void *const kernels[] = {
-#define X(size, value_size, groups, keys, width, queries, least)                                             \
-    (const void *)attend_hopper<shape<T, size, value_size, groups, keys, width, queries>>,
+#define X(size, value_size, groups, keys, width, queries, least, map, blocks)                                \
+    (const void *)attend_hopper<shape<T, size, value_size, groups, keys, width, queries, map, blocks>>,
 #include "hopper_tiles.def"
 #undef X
     };

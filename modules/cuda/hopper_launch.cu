@@ -10,7 +10,8 @@ cudaError_t attn_cuda_hopper_launch(const attn_cuda_hopper_call *a, const attn_c
     if (!code) code = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
     const int64_t work = item_count(*a, tile->groups * a->positions);
     if (code || !work) return code;
+    const int64_t most = (int64_t)processors * tile->blocks;
     void *parameters[] = {(void *)a};
-    return cudaLaunchKernel(kernel, dim3((unsigned)(work < processors ? work : processors)),
+    return cudaLaunchKernel(kernel, dim3((unsigned)(work < most ? work : most)),
                             dim3((unsigned)tile->threads), parameters, (size_t)tile->bytes, stream);
 }

@@ -93,6 +93,10 @@ static view keys_view(const attn_cuda_hopper_call *a, const char *name, const vo
 static void pack_rows(attn_cuda_hopper_call *a)
 {
     const attn_problem *p = &a->c.p;
+    if (a->c.map.counts) { /* a head has lists of its own */
+        a->pack = 1, a->positions = ROWS, a->order = 0;
+        return;
+    }
     const int64_t shared = p->heads / p->kv_heads;
     const int packable = shared <= ROWS && p->q_stride[2] && p->out_stride[2];
     a->pack = packable && (p->q_len < ROWS || shared * (ROWS / shared) >= ROWS - 4) ? (int32_t)shared : 1;
@@ -108,10 +112,13 @@ attn_status attn_cuda_hopper_map(attn_cuda_hopper_call *a, const attn_cuda_hoppe
     encode_fn function = find_encode(who, &status, error);
     if (!function) return status;
     pack_rows(a);
+    /* Blocks of other sizes than a multiple of 128 are brought in halves; those without a size, too. */
+    a->piece = !a->c.map.starts && a->c.map.block_k % tile->keys == 0 ? tile->keys : ROWS;
+    const int keys = a->c.map.counts ? a->piece : tile->keys;
     const view q = rows_view(a, "q", a->c.q, p->head_dim, p->q_stride, tile->width),
                out = rows_view(a, "out", a->c.out, p->value_head_dim, p->out_stride, tile->width),
-               k = keys_view(a, "k", a->c.k, p->head_dim, p->k_stride, tile->width, tile->keys),
-               v = keys_view(a, "v", a->c.v, p->value_head_dim, p->v_stride, tile->width, tile->keys);
+               k = keys_view(a, "k", a->c.k, p->head_dim, p->k_stride, tile->width, keys),
+               v = keys_view(a, "v", a->c.v, p->value_head_dim, p->v_stride, tile->width, keys);
     status = encode(function, &a->q, p->dtype, tile->width, &q, who, error);
     if (!status) status = encode(function, &a->k, p->dtype, tile->width, &k, who, error);
     if (!status) status = encode(function, &a->v, p->dtype, tile->width, &v, who, error);

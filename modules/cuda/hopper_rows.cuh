@@ -56,6 +56,35 @@ template <class S> __device__ __forceinline__ void hide(scores_of<S> &score, int
         }
 }
 
+/* The same for the 64 keys of one half of a tile. */
+template <class S>
+__device__ __forceinline__ void hide_half(scores_of<S> &score, int half, int e, int low, int high)
+{
+#pragma unroll
+    for (int n = 0; n < 8; n++)
+#pragma unroll
+        for (int o = 0; o < 2; o++) {
+            const int key = n * 8 + threadIdx.x % 4 * 2 + o;
+            if (key < low || key >= high) score[(half * 8 + n) * 4 + e * 2 + o] = -INFINITY;
+        }
+}
+
+/* Hides the keys of one half that masks without rows hide; those from `most` on are hidden already. */
+template <class S>
+__device__ __forceinline__ void hide_half_masked(scores_of<S> &score, int half, const attn_cuda_call &c,
+                                                 const rows_block &k, int first, int most)
+{
+    const int64_t mask_row = rows_mask_offset(c, k, 0);
+#pragma unroll
+    for (int n = 0; n < 8; n++)
+#pragma unroll
+        for (int o = 0; o < 2; o++) {
+            const int at = n * 8 + threadIdx.x % 4 * 2 + o, to = (half * 8 + n) * 4 + o;
+            if (at < most && first + at < k.kv_len && !rows_keeps(c, k, mask_row, first + at))
+                score[to] = score[to + 2] = -INFINITY;
+        }
+}
+
 /* Hides the keys that masks without rows hide. Nothing is read past the sample's keys. */
 template <class S>
 __device__ __forceinline__ void hide_masked(scores_of<S> &score, const attn_cuda_call &c, const rows_block &k,

@@ -10,11 +10,15 @@ namespace
 
 enum { SHARED_MOST = 232448 }; /* bytes a block may have */
 
-/* DK_, DV: head sizes; WIDTH: columns of a box in shared memory; QS: buffers of Q; TURNS: warpgroups
- * issue one after the other. */
-template <typename T_, int DK_, int DV_, int GROUPS_, int KEYS_, int WIDTH_, int QS_, int TURNS_ = 1>
+/* DK_, DV: head sizes; WIDTH: columns of a box in shared memory; QS: buffers of Q; MAP: walks lists of key
+ * blocks; BLOCKS: of a multiprocessor; TURNS: warpgroups issue one after the other. */
+template <typename T_, int DK_, int DV_, int GROUPS_, int KEYS_, int WIDTH_, int QS_, int MAP_ = 0,
+          int BLOCKS_ = 1, int TURNS_ = 1>
 struct shape {
     using T = T_;
+    static constexpr bool MAP = MAP_;
+    using Item = std::conditional_t<MAP, hopper_listed_item, hopper_item>;
+    static constexpr int BLOCKS = BLOCKS_, HALVES = MAP ? KEYS_ / 64 : 0;
     static constexpr int DK = (DK_ + 15) / 16 * 16, DV = DV_, GROUPS = GROUPS_, KEYS = KEYS_, WIDTH = WIDTH_,
                          QS = QS_, TURNS = GROUPS > 1 && TURNS_;
     static constexpr int THREADS = (GROUPS + 1) * 128, KS = 2, VS = 2, ROW = WIDTH * 2;
@@ -25,23 +29,29 @@ struct shape {
                          K_BYTES = Q_BOXES * KV_BOX, V_BYTES = V_BOXES * KV_BOX;
     static constexpr int K = QS * GROUPS * Q_GROUP, V = K + KS * K_BYTES, LOW = V + VS * V_BYTES;
     /* Items listed ahead, each with its rows' intervals. */
-    static constexpr int ROWS = GROUPS * 64, ITEM_BYTES = ROWS * 8 + (int)sizeof(hopper_item),
-                         ITEMS = LOW + 4 * ITEM_BYTES + 256 <= SHARED_MOST ? 4 : 2;
+    static constexpr int ROWS = GROUPS * 64, ITEM_BYTES = ROWS * 8 + (int)sizeof(Item),
+                         ITEMS = MAP                                         ? QS + 1
+                                 : LOW + 4 * ITEM_BYTES + 256 <= SHARED_MOST ? 4
+                                                                             : 2;
     static constexpr int HIGH = LOW + ITEMS * ROWS * 4, ITEM = HIGH + ITEMS * ROWS * 4;
     /* Barriers, of 8 bytes. */
-    static constexpr int ITEM_FULL = ITEM + ITEMS * (int)sizeof(hopper_item),
-                         ITEM_EMPTY = ITEM_FULL + ITEMS * 8, Q_FULL = ITEM_EMPTY + ITEMS * 8,
-                         O_FULL = Q_FULL + QS * GROUPS * 8, O_BOXED = O_FULL + QS * GROUPS * 8,
-                         K_FULL = O_BOXED + QS * GROUPS * 8, K_EMPTY = K_FULL + KS * 8,
-                         V_FULL = K_EMPTY + KS * 8, V_EMPTY = V_FULL + VS * 8, BYTES = V_EMPTY + VS * 8;
+    static constexpr int ITEM_FULL = ITEM + ITEMS * (int)sizeof(Item), ITEM_EMPTY = ITEM_FULL + ITEMS * 8,
+                         Q_FULL = ITEM_EMPTY + ITEMS * 8, O_FULL = Q_FULL + QS * GROUPS * 8,
+                         O_BOXED = O_FULL + QS * GROUPS * 8, K_FULL = O_BOXED + QS * GROUPS * 8,
+                         K_EMPTY = K_FULL + KS * 8, V_FULL = K_EMPTY + KS * 8, V_EMPTY = V_FULL + VS * 8,
+                         PIECE = V_EMPTY + VS * 8, BYTES = PIECE + KS * HALVES * 8;
     /* Of a thread, after the groups have shared out what the block has. */
     static constexpr int LOADER_REGISTERS = GROUPS == 3   ? 32
                                             : GROUPS == 2 ? 24
+                                            : BLOCKS == 2 ? 24
                                                           : 56,
                          REGISTERS = GROUPS == 3   ? 160
                                      : GROUPS == 2 ? 240
+                                     : BLOCKS == 2 ? 232
                                                    : 248;
-    static_assert(sizeof(hopper_item) % 8 == 0 && BYTES <= SHARED_MOST, "shared memory");
+    static_assert(sizeof(Item) % 8 == 0 && BYTES <= SHARED_MOST / BLOCKS - (BLOCKS - 1) * 512,
+                  "shared memory");
+    static_assert(!MAP || KEYS % 64 == 0, "pieces of a map have 64 keys or 128");
 };
 
 /* A place in a ring of SIZE, and the parity of its use. */

@@ -1,6 +1,7 @@
 /* reference.c: the implementation cuda_reference, every feature, for checking and for what has no faster one.
  */
 #include "impls.h"
+#include "listed.h"
 
 #include <stdio.h>
 
@@ -16,10 +17,10 @@ static attn_status plan(const attn_host *host, const attn_problem *p, void **sta
                         attn_error *error)
 {
     (void)host;
-    (void)p;
     (void)error;
     *state = NULL;
-    workspace->shared_bytes = workspace->thread_bytes = 0;
+    workspace->shared_bytes = attn_cuda_map_bytes(p);
+    workspace->thread_bytes = 0;
     return ATTN_OK;
 }
 
@@ -32,7 +33,9 @@ static attn_status run(const attn_host *host, const void *state, const attn_call
     attn_status status = attn_cuda_call_fill(call, who, &c, error);
     if (!status) status = attn_cuda_enter(call->problem->device_id, who, &before, error);
     if (status) return status;
-    cudaError_t code = attn_cuda_reference_launch(&c, call->stream);
+    status = attn_cuda_map_prepare(&c, call->shared, attn_cuda_reference_rows(c.p.dtype), who, call->stream,
+                                   error);
+    cudaError_t code = status ? cudaSuccess : attn_cuda_reference_launch(&c, call->stream);
     if (code) status = attn_cuda_fail(code, who, "launching", error);
     attn_cuda_leave(before);
     return status;
@@ -55,8 +58,7 @@ const attn_impl attn_cuda_reference = {
     .platform = "cuda",
     .backends = backends,
 #define ATTN_X(name, bit, text, sentence) | ATTN_FEATURE(name)
-    .features = (0 ATTN_FEATURE_LIST(ATTN_X)) &
-                ~(ATTN_FEATURE(SCORES) | ATTN_FEATURE(BLOCK_MAP) | ATTN_FEATURES_SERVING),
+    .features = (0 ATTN_FEATURE_LIST(ATTN_X)) & ~(ATTN_FEATURE(SCORES) | ATTN_FEATURES_SERVING),
 #undef ATTN_X
     .dtypes = 1u << ATTN_F32 | 1u << ATTN_F16 | 1u << ATTN_BF16 | 1u << ATTN_F64,
     .head_dim_max = 1024,

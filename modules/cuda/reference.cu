@@ -4,7 +4,7 @@
  * tiles of BN keys with a running maximum and sum. f64 calls compute in double, all others in float. A weight
  * below zero marks an excluded key, whose value is skipped and never multiplied: it may be NaN. Every sum
  * runs in one order that depends on the row's own inputs alone. */
-#include "rows.cuh"
+#include "map.cuh"
 
 namespace
 {
@@ -88,8 +88,8 @@ __device__ __forceinline__ void load_values(A (*to)[DV], const T *from, int64_t 
 
 /* Sinks join the sum; then out and lse are written. */
 template <typename A, int RM>
-__device__ void finish(const attn_cuda_call &c, const rows_block &k, int64_t d0, int ty, int tx,
-                       const A (&most)[RM], const A (&sum)[RM], const A (&out)[RM][DV / SIDE])
+__device__ void finish(const attn_cuda_call &c, const rows_block &k, int64_t row_end, int64_t d0, int ty,
+                       int tx, const A (&most)[RM], const A (&sum)[RM], const A (&out)[RM][DV / SIDE])
 {
     const attn_problem &p = c.p;
     for (int r = 0; r < RM; r++) {
@@ -102,7 +102,7 @@ __device__ void finish(const attn_cuda_call &c, const rows_block &k, int64_t d0,
             total = total * share + exponential(sink - higher);
             top = higher;
         }
-        if (i >= k.q_len) continue;
+        if (i >= row_end) continue;
         int64_t row = k.q0 + i;
         A factor = empty ? A(0) : share / total;
         int64_t base =
@@ -119,8 +119,9 @@ __device__ void finish(const attn_cuda_call &c, const rows_block &k, int64_t d0,
     }
 }
 
-template <typename T, typename A, int BM, int BN, int VK>
-__device__ void run_block(const attn_cuda_call &c, const rows_block &k, int64_t d0, memory<A, BM, BN, VK> &s)
+template <typename T, typename A, int BM, int BN, int VK, bool MAP>
+__device__ void run_block(const attn_cuda_call &c, const rows_block &k, const map_item &item, int64_t d0,
+                          memory<A, BM, BN, VK> &s)
 {
     constexpr int RM = BM / SIDE, RN = BN / SIDE;
     const attn_problem &p = c.p;
@@ -135,7 +136,7 @@ __device__ void run_block(const attn_cuda_call &c, const rows_block &k, int64_t 
     A most[RM], sum[RM], out[RM][DV / SIDE];
     int64_t mask_row[RM], start = INT64_MAX, end = 0;
     for (int r = 0; r < RM; r++) {
-        most[r] = -infinity, sum[r] = 0;
+        most[r] = -infinity, sum[r] = MAP && item.bad ? (A)NAN : A(0);
         for (int n = 0; n < DV / SIDE; n++) out[r][n] = 0;
         mask_row[r] = rows_mask_offset(c, k, k.first + ty + r * SIDE);
     }
@@ -149,14 +150,16 @@ __device__ void run_block(const attn_cuda_call &c, const rows_block &k, int64_t 
         if (s.high[r] > s.low[r] && s.low[r] < start) start = s.low[r];
         if (s.high[r] > end) end = s.high[r];
     }
-    for (int64_t first = start / BN * BN; first < end; first += BN) {
+    for (key_walk<MAP, BN> at(c, item, start, end); at.more(); at.advance(c)) {
+        const int64_t first = at.first, edge = at.edge();
         bool kept[RM][RN];
         int any = 0, all = 1;
         for (int r = 0; r < RM; r++)
             for (int j = 0; j < RN; j++) {
                 int64_t key = first + tx + j * SIDE;
                 int row = ty + r * SIDE;
-                kept[r][j] = key >= s.low[row] && key < s.high[row] && rows_keeps(c, k, mask_row[r], key);
+                kept[r][j] = key >= s.low[row] && key < s.high[row] && (!MAP || key < edge) &&
+                             rows_keeps(c, k, mask_row[r], key);
                 any |= kept[r][j], all &= kept[r][j];
             }
         if (!__syncthreads_or(any)) continue;
@@ -225,18 +228,22 @@ __device__ void run_block(const attn_cuda_call &c, const rows_block &k, int64_t 
             __syncthreads();
         }
     }
-    finish<A, RM>(c, k, d0, ty, tx, most, sum, out);
+    finish<A, RM>(c, k, MAP ? item.end : k.q_len, d0, ty, tx, most, sum, out);
 }
 
-template <typename T, typename A, int BM, int BN, int VK>
+template <typename T, typename A, int BM, int BN, int VK, bool MAP>
 __global__ void __launch_bounds__(THREADS) attend(const __grid_constant__ attn_cuda_call c)
 {
     __shared__ memory<A, BM, BN, VK> s;
-    int64_t slots = rows_slots(c, BM), parts = (c.p.value_head_dim + DV - 1) / DV;
-    for (int64_t work = blockIdx.x; work < slots * c.p.heads * parts; work += gridDim.x) {
+    const int64_t heads = c.p.heads,
+                  each = MAP ? attn_cuda_map_items(&c.map, &c.p, BM) / heads : rows_slots(c, BM),
+                  parts = (c.p.value_head_dim + DV - 1) / DV;
+    for (int64_t work = blockIdx.x; work < each * heads * parts; work += gridDim.x) {
+        const int64_t slot = work % each, head = work / each % heads, d0 = work / each / heads * DV;
         rows_block k;
-        if (rows_block_at(c, work % slots, work / slots % c.p.heads, BM, k))
-            run_block<T, A, BM, BN, VK>(c, k, work / slots / c.p.heads * DV, s);
+        map_item item;
+        const bool some = MAP ? map_item_of(c, slot, head, BM, k, item) : rows_block_at(c, slot, head, BM, k);
+        if (some) run_block<T, A, BM, BN, VK, MAP>(c, k, item, d0, s);
         __syncthreads();
     }
 }
@@ -244,14 +251,23 @@ __global__ void __launch_bounds__(THREADS) attend(const __grid_constant__ attn_c
 template <typename T, typename A, int BM, int BN, int VK>
 cudaError_t launch(const attn_cuda_call &c, cudaStream_t stream)
 {
-    int64_t work = rows_slots(c, BM) * c.p.heads * ((c.p.value_head_dim + DV - 1) / DV);
+    const bool map = c.map.counts;
+    int64_t each = map ? attn_cuda_map_items(&c.map, &c.p, BM) : rows_slots(c, BM) * c.p.heads;
+    int64_t work = each * ((c.p.value_head_dim + DV - 1) / DV);
     unsigned blocks = work > INT32_MAX ? INT32_MAX : (unsigned)work;
     void *parameters[] = {(void *)&c};
-    return cudaLaunchKernel((const void *)attend<T, A, BM, BN, VK>, dim3(blocks), dim3(THREADS), parameters,
-                            0, stream);
+    if (!work) return cudaSuccess;
+    return cudaLaunchKernel(map ? (const void *)attend<T, A, BM, BN, VK, true>
+                                : (const void *)attend<T, A, BM, BN, VK, false>,
+                            dim3(blocks), dim3(THREADS), parameters, 0, stream);
 }
 
 } // namespace
+
+int64_t attn_cuda_reference_rows(attn_dtype dtype)
+{
+    return dtype == ATTN_F64 ? 32 : 64;
+}
 
 cudaError_t attn_cuda_reference_launch(const attn_cuda_call *c, cudaStream_t stream)
 {
