@@ -4,7 +4,7 @@ Structs are declared up to the last field that is used here; their first field, 
 """
 import ctypes as c
 
-DTYPES = {"f32": (2, 32), "bf16": (4, 16), "f16": (2, 16), "bool": (6, 8)}  # DLPack code and bits
+DTYPES = {"f32": (2, 32), "bf16": (4, 16), "f16": (2, 16), "bool": (6, 8), "i32": (0, 32)}  # DLPack code and bits
 CPU, CUDA = 1, 2  # DLPack device types
 KIND_TEXT = 2048
 
@@ -43,7 +43,17 @@ class Args(c.Structure):
                     (name, c.POINTER(DLTensor)) for name in (
                         "lse", "mask", "key_mask", "kv_lengths", "cu_seqlens_q", "cu_seqlens_k", "sinks", "scores", "joint_q",
                         "joint_k", "joint_v", "joint_out", "joint_key_mask")] + [
-                            ("spans", c.c_void_p), ("query_ranges", c.c_void_p), ("cancel", c.c_void_p), ("stream", c.c_void_p)]
+                            ("spans", c.c_void_p), ("query_ranges", c.c_void_p), ("cancel", c.c_void_p), ("stream", c.c_void_p),
+                            ("workspace", c.c_void_p), ("workspace_bytes", c.c_size_t), ("query_start", c.c_int64),
+                            ("mask_kind", c.c_int32), ("scores_mode", c.c_int32), ("joint_order", c.c_int32),
+                            ("span_count", c.c_uint32), ("query_range_count", c.c_uint32), ("reserved", c.c_uint32),
+                            ("block_map", c.c_void_p)]
+
+
+class BlockMap(c.Structure):
+    _fields_ = [("size", c.c_uint32), ("flags", c.c_uint32), ("block_q", c.c_int64), ("block_k", c.c_int64),
+                ("q_len", c.c_int64), ("kv_len", c.c_int64), ("counts", c.POINTER(DLTensor)),
+                ("blocks", c.POINTER(DLTensor))]
 
 
 class AttnError(Exception):
@@ -127,14 +137,20 @@ class Library:
         self._call(self.lib.attn_layer_open, self.context, c.byref(options), c.byref(layer))
         return layer
 
-    def device_call(self, layer, q, k, v, out, dtype, key_mask, stream):
-        """A callable that enqueues one forward call of a layer on a stream."""
+    def device_call(self, layer, q, k, v, out, dtype, key_mask, stream, block_map=None):
+        """A callable that enqueues one forward call of a layer on a stream. block_map: (block, counts, lists)."""
         tensors = [device_tensor(t, dtype) for t in (q, k, v, out)]
         args = Args(c.sizeof(Args), 0, *[c.pointer(t) for t in tensors])
         if key_mask is not None:
             tensors.append(device_tensor(key_mask, "bool"))
             args.key_mask = c.pointer(tensors[-1])
         args.stream = stream
+        if block_map is not None:
+            block, counts, lists = block_map
+            tensors += [device_tensor(counts, "i32"), device_tensor(lists, "i32")]
+            tensors.append(BlockMap(c.sizeof(BlockMap), 0, block, block, 0, 0, c.pointer(tensors[-2]),
+                                    c.pointer(tensors[-1])))
+            args.block_map = c.cast(c.pointer(tensors[-1]), c.c_void_p)
         error = Error(size=c.sizeof(Error))
         forward, at, where = self.lib.attn_forward, c.byref(args), c.byref(error)
 

@@ -55,9 +55,11 @@ typedef struct problem {
     char text[320];
     attn_layer_options layer;
     attn_args args[FORMS]; /* DEVICE, and WIDE for the truth */
-    tensor q, k, v, out, lse, mask, key_mask, lengths, cu_q, cu_k, sinks;
+    tensor q, k, v, out, lse, mask, key_mask, lengths, cu_q, cu_k, sinks, counts, blocks;
     attn_span spans[3];
     attn_query_range ranges[2];
+    attn_block_map map[FORMS];
+    int64_t broken[3]; /* sample, head, query block of the list that does not hold on the device; -1: none */
     attn_dtype dtype;
     double peak;
 } problem;
@@ -66,6 +68,20 @@ typedef struct problem {
 void make_problem(problem *p, int flash);
 void drop_problem(problem *p);
 void note(problem *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Hands a tensor to the calls of the device and of the truth, as the member at `field` of attn_args. */
+void point(problem *p, size_t field, tensor *t);
+
+/* ---- maps.c -------------------------------------------------------------------------------------------- */
+
+/* Lists for some blocks, with some of them empty; about every fifth map has one list on the device that does
+ * not hold. */
+void add_map(problem *p, int64_t b, int64_t h, int64_t sq, int64_t sk);
+/* What the truth is for rows whose list does not hold: NaN. */
+void break_truth(problem *p);
+/* A map on the device that keeps `keep` of the key blocks of each list, drawn at random. */
+void make_random_map(tensor *counts, tensor *blocks, attn_block_map *map, int64_t heads, int64_t length,
+                     int64_t block, int64_t keep);
 
 /* ---- judge.c ------------------------------------------------------------------------------------------- */
 

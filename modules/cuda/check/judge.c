@@ -67,6 +67,7 @@ void check_one(const char *impl, int flash, int partial, int number)
         forward(host_context, &p.layer, (DLDevice){kDLCPU, 0}, "cpu_reference", &p.args[WIDE], &error);
     if (status) printf("truth refused: %s: %s\n", p.text, error.text);
     need(!status, "the truth must run");
+    break_truth(&p);
     attn_layer_options o = p.layer;
     char overrides[128];
     attn_layer *layer = NULL;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void point(problem *p, size_t field, tensor *t)
+void point(problem *p, size_t field, tensor *t)
 {
     for (int f = DEVICE; f < FORMS; f++) {
         const DLTensor *dl = &t->dl[f];
@@ -151,6 +151,7 @@ void make_problem(problem *p, int flash)
     static const attn_dtype all[] = {ATTN_F32, ATTN_F16, ATTN_BF16, ATTN_F64};
     static const int64_t sizes[] = {64, 72, 80, 96, 128, 192, 256, 8, 40, 112}, odd[] = {1, 3, 33, 130, 300};
     memset(p, 0, sizeof *p);
+    p->broken[0] = -1;
     p->dtype = flash ? all[1 + random_below(2)] : all[random_below(4)];
     int64_t d = sizes[random_below(10)], dv = chance(80) ? d : sizes[random_below(10)];
     if (!flash && chance(30)) d = odd[random_below(5)], dv = chance(50) ? d : odd[random_below(5)];
@@ -188,6 +189,7 @@ void make_problem(problem *p, int flash)
     if (packed) add_packed(p, 1 + random_below(6), sq, sk);
     if (!packed && chance(20)) add_lengths(p, b, sk);
     if (!packed) add_masks(p, b, h, sq, sk);
+    if (!packed && chance(40)) add_map(p, b, h, sq, sk);
     if (chance(15)) add_sinks(p, h);
     add_structure(p, sq, sk, packed);
     if (!packed && sk && chance(30)) poison_values(p, b, sk);
@@ -196,7 +198,7 @@ void make_problem(problem *p, int flash)
 
 void drop_problem(problem *p)
 {
-    tensor *all[] = {&p->q,        &p->k,       &p->v,    &p->out,  &p->lse,  &p->mask,
-                     &p->key_mask, &p->lengths, &p->cu_q, &p->cu_k, &p->sinks};
+    tensor *all[] = {&p->q,       &p->k,    &p->v,    &p->out,   &p->lse,    &p->mask,  &p->key_mask,
+                     &p->lengths, &p->cu_q, &p->cu_k, &p->sinks, &p->counts, &p->blocks};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) drop(all[i]);
 }

@@ -43,23 +43,28 @@ typedef struct shape {
     int64_t b, h, hk, sq, sk, d;
     int causal, slow; /* slow: also for the reference */
     int64_t kept;     /* keys before the padding that a boolean mask hides; 0: no mask */
+    int64_t block;    /* of a random block map that keeps an eighth; 0: no map */
 } shape;
 
 static const shape shapes[] = {
-    {"self 4608 x 24, d 128", ATTN_BF16, 1, 24, 24, 4608, 4608, 128, 0, 1, 0},
-    {"self 4608 x 48, d 128", ATTN_BF16, 1, 48, 48, 4608, 4608, 128, 0, 0, 0},
-    {"self 14040 x 40, d 128", ATTN_BF16, 1, 40, 40, 14040, 14040, 128, 0, 0, 0},
-    {"cross 14040 x 512, 40 heads, d 128", ATTN_BF16, 1, 40, 40, 14040, 512, 128, 0, 0, 0},
-    {"self 75600 x 40, d 128", ATTN_BF16, 1, 40, 40, 75600, 75600, 128, 0, 0, 0},
-    {"padded 16295 x 16, 14438 kept, d 128", ATTN_BF16, 1, 16, 16, 16295, 16295, 128, 0, 0, 14438},
-    {"self 4096 x 24, d 64", ATTN_BF16, 1, 24, 24, 4096, 4096, 64, 0, 1, 0},
-    {"self 4096 x 16, batch 2, d 72", ATTN_BF16, 2, 16, 16, 4096, 4096, 72, 0, 0, 0},
-    {"self 1024 x 16, batch 16, d 80", ATTN_BF16, 16, 16, 16, 1024, 1024, 80, 0, 0, 0},
-    {"self 4096 x 16, d 256", ATTN_BF16, 1, 16, 16, 4096, 4096, 256, 0, 0, 0},
-    {"causal 8192, 32/8 heads, d 128", ATTN_BF16, 1, 32, 8, 8192, 8192, 128, 1, 0, 0},
-    {"decode 64 x 8192, 32/8 heads, d 128", ATTN_BF16, 64, 32, 8, 1, 8192, 128, 0, 0, 0},
-    {"self 1536 x 24, d 128", ATTN_F16, 1, 24, 24, 1536, 1536, 128, 0, 1, 0},
-    {"self 4096 x 8, d 64", ATTN_F32, 1, 8, 8, 4096, 4096, 64, 0, 1, 0},
+    {"self 4608 x 24, d 128", ATTN_BF16, 1, 24, 24, 4608, 4608, 128, 0, 1, 0, 0},
+    {"self 4608 x 48, d 128", ATTN_BF16, 1, 48, 48, 4608, 4608, 128, 0, 0, 0, 0},
+    {"self 14040 x 40, d 128", ATTN_BF16, 1, 40, 40, 14040, 14040, 128, 0, 0, 0, 0},
+    {"cross 14040 x 512, 40 heads, d 128", ATTN_BF16, 1, 40, 40, 14040, 512, 128, 0, 0, 0, 0},
+    {"self 75600 x 40, d 128", ATTN_BF16, 1, 40, 40, 75600, 75600, 128, 0, 0, 0, 0},
+    {"padded 16295 x 16, 14438 kept, d 128", ATTN_BF16, 1, 16, 16, 16295, 16295, 128, 0, 0, 14438, 0},
+    {"self 4096 x 24, d 64", ATTN_BF16, 1, 24, 24, 4096, 4096, 64, 0, 1, 0, 0},
+    {"self 4096 x 16, batch 2, d 72", ATTN_BF16, 2, 16, 16, 4096, 4096, 72, 0, 0, 0, 0},
+    {"self 1024 x 16, batch 16, d 80", ATTN_BF16, 16, 16, 16, 1024, 1024, 80, 0, 0, 0, 0},
+    {"self 4096 x 16, d 256", ATTN_BF16, 1, 16, 16, 4096, 4096, 256, 0, 0, 0, 0},
+    {"causal 8192, 32/8 heads, d 128", ATTN_BF16, 1, 32, 8, 8192, 8192, 128, 1, 0, 0, 0},
+    {"decode 64 x 8192, 32/8 heads, d 128", ATTN_BF16, 64, 32, 8, 1, 8192, 128, 0, 0, 0, 0},
+    {"self 1536 x 24, d 128", ATTN_F16, 1, 24, 24, 1536, 1536, 128, 0, 1, 0, 0},
+    {"self 4096 x 8, d 64", ATTN_F32, 1, 8, 8, 4096, 4096, 64, 0, 1, 0, 0},
+    {"an eighth of 14080 x 40, blocks of 128, d 128", ATTN_BF16, 1, 40, 40, 14080, 14080, 128, 0, 0, 0, 128},
+    {"an eighth of 14080 x 40, blocks of 64, d 128", ATTN_BF16, 1, 40, 40, 14080, 14080, 128, 0, 0, 0, 64},
+    {"an eighth of 75648 x 40, blocks of 128, d 128", ATTN_BF16, 1, 40, 40, 75648, 75648, 128, 0, 0, 0, 128},
+    {"an eighth of 14080 x 40, blocks of 128, d 64", ATTN_BF16, 1, 40, 40, 14080, 14080, 64, 0, 0, 0, 128},
 };
 
 static void time_one(const char *impl, const shape *s, double ceiling)
@@ -93,7 +98,10 @@ static void time_one(const char *impl, const shape *s, double ceiling)
     }
     free(noise);
     make(&out, s->dtype, 4, qs, 1, 0);
-    tensor mask;
+    tensor mask, counts = {0}, blocks = {0};
+    attn_block_map map;
+    int64_t keep = s->block ? s->sk / s->block / 8 : 0;
+    if (keep) make_random_map(&counts, &blocks, &map, s->h, s->sk, s->block, keep);
     make(&mask, ATTN_BOOL, 4, (int64_t[]){1, 1, 1, s->sk}, 1, 0);
     memset(mask.dl[HOST].data, 1, (size_t)s->kept);
     upload(&mask);
@@ -115,6 +123,7 @@ static void time_one(const char *impl, const shape *s, double ceiling)
                           .v = &v[n].dl[DEVICE],
                           .out = &out.dl[DEVICE],
                           .mask = s->kept ? &mask.dl[DEVICE] : NULL,
+                          .block_map = keep ? &map : NULL,
                           .stream = stream};
         cudaEventRecord(a, stream);
         status = attn_forward(layer, &args, &error);
@@ -126,15 +135,15 @@ static void time_one(const char *impl, const shape *s, double ceiling)
         printf("| %s | %s | refused: %s |\n", s->name, impl, error.text);
     } else {
         qsort(ms, (size_t)runs, sizeof *ms, by_size);
-        double flop = 4.0 * (double)(s->b * s->h * s->sq) * (double)((s->kept ? s->kept : s->sk) * s->d) /
-                      (s->causal ? 2 : 1);
+        int64_t keys = s->kept ? s->kept : keep ? keep * s->block : s->sk;
+        double flop = 4.0 * (double)(s->b * s->h * s->sq) * (double)(keys * s->d) / (s->causal ? 2 : 1);
         double rate = flop / ms[runs / 2] / 1e9;
         printf("| %s | %s | %s | %.3f | %.3f | %.1f | %.0f %% |\n", s->name, attn_dtype_name(s->dtype), impl,
                (double)ms[runs / 2], (double)ms[0], rate, 100 * rate / ceiling);
     }
     attn_layer_close(layer);
     for (int i = 0; i < SETS; i++) drop(&q[i]), drop(&k[i]), drop(&v[i]);
-    drop(&out), drop(&mask);
+    drop(&out), drop(&mask), drop(&counts), drop(&blocks);
 }
 void time_all(char **impls, int count)
 {
