@@ -39,7 +39,8 @@ static const struct {
     ROW(joint_key_mask, 0),
 #undef ROW
 };
-enum { ROWS = sizeof rows / sizeof *rows };
+enum { ROWS = sizeof rows / sizeof *rows, COUNTS = ROWS, BLOCKS, ALL };
+_Static_assert(ALL <= MIRROR_TENSORS, "tensors of a mirror");
 
 int mirror_is_host(DLDevice device)
 {
@@ -111,23 +112,42 @@ static attn_status guard(struct mirror *m, struct mirror_tensor *t, attn_error *
     return status ? status : attn_device_fill(m->context, m->device, end, GUARD_BYTE, GUARD, NULL, error);
 }
 
-static attn_status add(struct mirror *m, int row, const DLTensor *host, attn_error *error)
+static attn_status add(struct mirror *m, struct mirror_tensor *t, const DLTensor *host, attn_error *error)
 {
-    struct mirror_tensor *t = &m->tensors[row];
     int64_t high;
     t->host = host;
     t->dl = *host;
     t->dl.device = m->device;
     t->dl.byte_offset = 0;
-    t->is_output = rows[row].is_output;
     range_of(host, 0, &t->low, &high);
     t->bytes = (size_t)(high - t->low);
     attn_status status = attn_device_alloc(m->context, m->device, t->bytes + 2 * GUARD, &t->memory, error);
     if (status) return status;
     t->dl.data = (char *)t->memory + GUARD - t->low;
-    *arg_at(&m->args, row) = &t->dl;
     status = guard(m, t, error);
     return status ? status : copy(m, t, 0, error);
+}
+
+static attn_status add_row(struct mirror *m, int row, attn_error *error)
+{
+    const DLTensor **arg = arg_at(&m->args, row);
+    if (!*arg) return ATTN_OK;
+    m->tensors[row].is_output = rows[row].is_output;
+    attn_status status = add(m, &m->tensors[row], *arg, error);
+    if (!status) *arg = &m->tensors[row].dl;
+    return status;
+}
+
+static attn_status add_map(struct mirror *m, attn_error *error)
+{
+    if (!m->args.block_map) return ATTN_OK;
+    m->map = *m->args.block_map;
+    attn_status status = add(m, &m->tensors[COUNTS], m->map.counts, error);
+    if (!status) status = add(m, &m->tensors[BLOCKS], m->map.blocks, error);
+    m->map.counts = &m->tensors[COUNTS].dl;
+    m->map.blocks = &m->tensors[BLOCKS].dl;
+    m->args.block_map = &m->map;
+    return status;
 }
 
 attn_status mirror_make(struct mirror *m, attn_context *context, DLDevice device, const attn_args *args,
@@ -138,9 +158,8 @@ attn_status mirror_make(struct mirror *m, attn_context *context, DLDevice device
     m->context = context;
     m->device = device;
     m->args = *args;
-    for (int row = 0; row < ROWS && !status; row++)
-        if (*arg_at(&m->args, row)) status = add(m, row, *arg_at(&m->args, row), error);
-    return status;
+    for (int row = 0; row < ROWS && !status; row++) status = add_row(m, row, error);
+    return status ? status : add_map(m, error);
 }
 
 attn_status mirror_poison(struct mirror *m, attn_error *error)
@@ -180,7 +199,6 @@ attn_status mirror_fetch(struct mirror *m, attn_error *error)
 
 void mirror_free(struct mirror *m)
 {
-    for (int row = 0; row < ROWS && m->context; row++)
-        attn_device_free(m->context, m->device, m->tensors[row].memory);
+    for (int i = 0; i < ALL && m->context; i++) attn_device_free(m->context, m->device, m->tensors[i].memory);
     memset(m, 0, sizeof *m);
 }

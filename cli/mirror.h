@@ -19,7 +19,8 @@ struct mirror_tensor {
 struct mirror {
     attn_context *context;
     DLDevice device;
-    attn_args args; /* ready for attn_forward */
+    attn_args args;     /* ready for attn_forward */
+    attn_block_map map; /* that args name, if any */
     struct mirror_tensor tensors[MIRROR_TENSORS];
 };
 

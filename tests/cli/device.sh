@@ -33,6 +33,8 @@ expect 0 '"burst_seconds": 0.' bench --device cuda b1h2s64d32:bf16 --rounds 2 --
 expect 0 " 0 failed" check --device cuda --problem b2h3s17x65d16:f32:mask=keep:lse --problem b1h4s9x11d64:f16:joint=3:layout=bnsd
 on_stdout "fake_gpu_all"
 not_printed "cpu_flash"
+expect 0 " 0 failed" check --device cuda --problem b2h3s100x200d16:f32:sparse=0.5/32x16:lse
+expect 0 "fake_gpu_all" run --problem b1h2s128d16:f32:sparse=0.75/32 --device cuda
 expect 2 "give one of them" check --device cuda --isa avx2 --problem b1h1s4d8:f32
 for how in unwritten value; do
     FAKE_GPU_BREAK=$how expect 1 "1 failed" check --device cuda --problem b2h3s17x65d16:f32:lse

@@ -287,6 +287,21 @@ static const DLTensor *see_index(view *v, const attn_index *index)
     return see(v, index->data, index->bits == 32 ? ATTN_I32 : ATTN_I64, 1, &index->count, &index->stride);
 }
 
+/* NULL: no map. */
+static const attn_block_map *see_map(view *views, const attn_block_lists *l, attn_block_map *map)
+{
+    const int64_t counts[] = {l->batch, l->heads, l->q_blocks},
+                  lists[] = {l->batch, l->heads, l->q_blocks, l->capacity};
+    const int64_t steps[] = {l->block_stride[0], l->block_stride[1], l->block_stride[2], 1};
+    if (!l->counts) return NULL;
+    *map = (attn_block_map){.size = sizeof *map,
+                            .block_q = l->block_q,
+                            .block_k = l->block_k,
+                            .counts = see(&views[0], l->counts, ATTN_I32, 3, counts, l->count_stride),
+                            .blocks = see(&views[1], l->blocks, ATTN_I32, 4, lists, steps)};
+    return map;
+}
+
 /* $FAKE_GPU_BREAK says what goes wrong: "unwritten", "value" or "guard". */
 static attn_status forward(const state *s, const attn_args *args, attn_error *error)
 {
@@ -311,7 +326,8 @@ static attn_status run(const attn_host *host, const void *made, const attn_call 
     int64_t lse[] = {b, p->heads, p->q_len}, grid[] = {b, p->heads, p->q_len, p->kv_len},
             keys[] = {b, p->kv_len};
     int64_t one[] = {p->heads, 1};
-    view views[12];
+    view views[14];
+    attn_block_map map;
     (void)host;
     uintptr_t bits = (uintptr_t)c->shared | (uintptr_t)c->scratch;
     if (!c->shared || bits % 64 || c->workers != 1)
@@ -336,6 +352,7 @@ static attn_status run(const attn_host *host, const void *made, const attn_call 
                       .query_ranges = c->query_ranges,
                       .query_range_count = c->query_range_count,
                       .query_start = c->query_start,
+                      .block_map = see_map(&views[12], &c->blocks, &map),
                       .mask_kind = p->mask_form,
                       .scores_mode = p->scores_mode};
     return forward(s, &args, error);
