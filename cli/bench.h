@@ -24,7 +24,8 @@ struct bench_candidate {
     int rounds_wanted; /* far slower candidates take part in the first rounds only */
     int rounds;        /* samples kept */
     double wall[BENCH_ROUNDS_MAX], cpu[BENCH_ROUNDS_MAX]; /* seconds a call */
-    double wall_median, cpu_median;
+    double map[BENCH_ROUNDS_MAX];                         /* of the round's last call, choosing blocks */
+    double wall_median, cpu_median, map_median;
     double seconds; /* the median that counts: thread CPU time for one thread, else wall time; a device's: its
                        own */
     double burst;   /* on a device: after a rest; 0: none */
@@ -78,6 +79,8 @@ attn_status bench_measure(struct bench_setup *setup, struct bench_result *result
 /* bench_device.c: the same on setup->device; called by bench_measure. */
 attn_status bench_measure_device(struct bench_setup *setup, struct bench_result *result, attn_error *error);
 void bench_result_free(struct bench_result *result);
+/* Notes what the last call of the candidate's layer was and did. */
+void bench_note(struct bench_candidate *c);
 
 /* Smallest of the candidates' times; 0 when none ran. */
 double bench_best(const struct bench_result *result);

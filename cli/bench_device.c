@@ -106,7 +106,6 @@ static attn_status open_layers(struct device_run *run, const attn_layer_options 
 static attn_status warm_up(struct device_run *run, struct bench_candidate *c)
 {
     double seconds = 0;
-    attn_layer_info info = {.size = sizeof info};
     attn_status status = sample(run, c, 1, &seconds);
     if (!status) status = sample(run, c, 1, &seconds);
     if (status && attn_kind_exit(run->error->kind) == CLI_REFUSED) {
@@ -117,8 +116,7 @@ static attn_status warm_up(struct device_run *run, struct bench_candidate *c)
         return ATTN_OK;
     }
     if (status) return status;
-    attn_layer_get_info(c->layer, &info);
-    snprintf(c->plan, sizeof c->plan, "%s", info.plan ? info.plan : "");
+    bench_note(c);
     c->repeats = seconds < SAMPLE_SECONDS ? (int64_t)ceil(SAMPLE_SECONDS / fmax(seconds, 1e-6)) : 1;
     c->rounds_wanted = run->setup->rounds;
     return ATTN_OK;
@@ -171,7 +169,7 @@ static attn_status rounds(struct device_run *run, double *rates)
             struct bench_candidate *c = &run->result->candidates[i];
             if (!c->layer) continue;
             status = sample(run, c, c->repeats, &c->wall[c->rounds]);
-            if (!status) c->rounds++;
+            if (!status) c->map[c->rounds++] = measure_map(c->layer);
         }
     }
     return status;
@@ -199,8 +197,11 @@ static void sum_up(struct device_run *run, double *rates)
     for (size_t i = 0; i < r->count; i++) {
         struct bench_candidate *c = &r->candidates[i];
         double sorted[BENCH_ROUNDS_MAX];
+        if (c->rounds == 0) continue;
         memcpy(sorted, c->wall, sizeof sorted);
-        c->seconds = c->wall_median = c->rounds ? measure_median(sorted, (size_t)c->rounds) : 0;
+        c->seconds = c->wall_median = measure_median(sorted, (size_t)c->rounds);
+        memcpy(sorted, c->map, sizeof sorted);
+        c->map_median = measure_median(sorted, (size_t)c->rounds);
     }
     r->flop_rate = measure_median(rates, (size_t)run->setup->rounds);
     r->bound = r->flop_rate > 0 ? r->flop / r->flop_rate : 0;

@@ -158,6 +158,14 @@ static attn_status take_sample(struct bench_candidate *c, const attn_args *args,
     return ATTN_OK;
 }
 
+void bench_note(struct bench_candidate *c)
+{
+    attn_layer_info info = {.size = sizeof info};
+    attn_layer_get_info(c->layer, &info);
+    snprintf(c->plan, sizeof c->plan, "%s", info.plan ? info.plan : "");
+    snprintf(c->note, sizeof c->note, "%s", info.report ? info.report : "");
+}
+
 /* Runs a candidate until the first call's page faults and thread starts are past, and says how long a call
  * takes. */
 static attn_status warm_up(struct bench_candidate *c, const attn_args *args, double *seconds,
@@ -175,10 +183,7 @@ static attn_status warm_up(struct bench_candidate *c, const attn_args *args, dou
         *error = c->error;
         return status;
     }
-    attn_layer_info info = {.size = sizeof info};
-    attn_layer_get_info(c->layer, &info);
-    snprintf(c->plan, sizeof c->plan, "%s", info.plan ? info.plan : "");
-    snprintf(c->note, sizeof c->note, "%s", info.report ? info.report : "");
+    bench_note(c);
     return ATTN_OK;
 }
 
@@ -226,6 +231,7 @@ static attn_status one_round(struct bench_setup *setup, struct bench_result *res
         show(setup, result, c);
         attn_status status = take_sample(c, args, c->repeats, &c->wall[c->rounds], &c->cpu[c->rounds], error);
         if (status) return status;
+        c->map[c->rounds] = measure_map(c->layer);
         c->rounds++;
     }
     return ATTN_OK;
@@ -290,6 +296,7 @@ static void sum_up(struct bench_setup *setup, struct bench_result *result, int f
         struct bench_candidate *one = &result->candidates[i];
         one->wall_median = median(one->wall, one->rounds);
         one->cpu_median = median(one->cpu, one->rounds);
+        one->map_median = median(one->map, one->rounds);
         one->seconds = setup->threads == 1 ? one->cpu_median : one->wall_median;
     }
     if (row >= 0 && result->problem.dtype != ATTN_F64)

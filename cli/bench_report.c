@@ -144,7 +144,7 @@ static void print_results(const struct bench_result *results, size_t count, enum
  */
 static void print_refusals(const struct bench_result *results, size_t count)
 {
-    char text[PROBLEM_TEXT_BYTES];
+    char text[PROBLEM_TEXT_BYTES], blocks[256];
     for (size_t i = 0; i < count; i++)
         for (size_t j = 0; j < results[i].count; j++) {
             const struct bench_candidate *c = &results[i].candidates[j];
@@ -152,7 +152,8 @@ static void print_refusals(const struct bench_result *results, size_t count)
             if (c->error.kind)
                 printf("refused: %s on %s: %s\n", c->backend, text, c->error.text);
             else if (*c->note)
-                printf("%s on %s: %s\n", c->backend, text, c->note);
+                printf("%s on %s: %s\n", c->backend, text,
+                       report_blocks(c->note, c->map_median, c->wall_median, blocks));
         }
 }
 
@@ -272,6 +273,7 @@ static json_t *candidate_json(const struct bench_result *r, const struct bench_c
         json_object_set_new(object, "wall_seconds", report_real(c->wall_median));
         json_object_set_new(object, "cpu_seconds", c->burst > 0 ? json_null() : report_real(c->cpu_median));
         json_object_set_new(object, "burst_seconds", c->burst > 0 ? report_real(c->burst) : json_null());
+        json_object_set_new(object, "map_seconds", report_real(c->map_median));
         json_object_set_new(object, "gflops", report_real(1e-9 * r->flop / c->seconds));
         json_object_set_new(object, "gbytes_per_second", report_real(1e-9 * r->bytes / c->seconds));
         json_object_set_new(object, "share_of_ceiling",

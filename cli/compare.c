@@ -61,8 +61,9 @@ struct entry {
     struct tensor_error out, lse;
     int has_lse, within;
     double seconds;
-    char note[160]; /* what the last run did with blocks; "": nothing to say */
-    double kept;    /* share of the pairs of blocks that it computed */
+    char note[160];     /* what the last run did with blocks; "": nothing to say */
+    double kept;        /* share of the pairs of blocks that it computed */
+    double map_seconds; /* of `seconds`, choosing them */
 };
 
 struct comparison {
@@ -137,6 +138,7 @@ static attn_status run_backend(const struct comparison *c, const char *backend, 
     if (!status) {
         note_layer(layer, entry);
         entry->seconds = measure.median;
+        entry->map_seconds = measure.map_seconds;
         status = outcome_read(args, outcome, error);
     }
     if (status) note_reason(&reasons, entry);
@@ -342,7 +344,7 @@ static void print_table(const struct comparison *c)
     static const char *const headings[] = {
         "backend",        "implementation", ">cosine",   ">rel L2", ">max error",
         ">max lse error", ">time",          ">speed-up", "",        NULL};
-    char text[128];
+    char text[128], blocks[256];
     struct report_table *table = report_table_new(headings);
     for (size_t i = 0; table && i < c->count; i++) {
         const struct entry *e = &c->entries[i];
@@ -366,7 +368,8 @@ static void print_table(const struct comparison *c)
     report_table_free(table);
     for (size_t i = 0; i < c->count; i++) {
         const struct entry *e = &c->entries[i];
-        if (!e->error.kind && *e->note) printf("%s: %s\n", e->backend, e->note);
+        if (!e->error.kind && *e->note)
+            printf("%s: %s\n", e->backend, report_blocks(e->note, e->map_seconds, e->seconds, blocks));
         if (e->error.kind && !c->hide_refusals)
             printf("%s: %s\n", attn_kind_exit(e->error.kind) == CLI_REFUSED ? "refused" : "failed",
                    e->reason);
@@ -390,6 +393,7 @@ static json_t *entry_json(const struct comparison *c, const struct entry *e)
         json_object_set_new(object, "seconds", report_real(e->seconds));
         json_object_set_new(object, "speed_up", report_real(c->base_seconds / e->seconds));
         json_object_set_new(object, "kept_share", report_real(e->kept));
+        json_object_set_new(object, "map_seconds", report_real(e->map_seconds));
         json_object_set_new(object, "note", json_string(e->note));
         json_object_set_new(object, "within_limits", json_boolean(e->within));
     }

@@ -54,6 +54,13 @@ int64_t measure_available(void)
 
 #define RUNS_MAX 1000
 
+double measure_map(const attn_layer *layer)
+{
+    attn_layer_info info = {.size = sizeof info};
+    attn_layer_get_info(layer, &info);
+    return info.map_seconds;
+}
+
 /* Where time is taken: NULL context: the host's clock, else marks in a stream. */
 struct clock {
     attn_context *context;
@@ -80,7 +87,7 @@ static attn_status timed(attn_layer *layer, const attn_args *args, struct clock 
 static attn_status measure_by(attn_layer *layer, const attn_args *args, struct clock *clock, int64_t repeat,
                               double seconds, struct measure *measure, attn_error *error)
 {
-    double times[RUNS_MAX];
+    double times[RUNS_MAX], maps[RUNS_MAX];
     memset(measure, 0, sizeof *measure);
     attn_status status = attn_workspace_size(layer, args, &measure->workspace, error);
     if (status) return status;
@@ -93,17 +100,19 @@ static attn_status measure_by(attn_layer *layer, const attn_args *args, struct c
     int64_t n = 0, limit = repeat > 0 && repeat < RUNS_MAX ? repeat : RUNS_MAX;
     double start = cli_seconds();
     if (repeat == 0 && first >= seconds) { /* long enough to be its own warm-up */
+        maps[n] = measure_map(layer);
         times[n++] = first;
         limit = 1;
     }
     while (!status && n < limit && (repeat > 0 || n < 3 || cli_seconds() - start < seconds)) {
         status = timed(layer, args, clock, &times[n], error);
-        n++;
+        maps[n++] = measure_map(layer);
     }
     if (status) return status;
     measure->repeats = n;
     measure->median = measure_median(times, (size_t)n);
     measure->best = times[0]; /* sorted by now */
+    measure->map_seconds = measure_median(maps, (size_t)n);
     return ATTN_OK;
 }
 

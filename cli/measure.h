@@ -11,6 +11,7 @@ struct measure {
     double median, best; /* seconds a run */
     size_t workspace;    /* attn_workspace_size */
     int64_t peak_bytes;  /* growth of the process's peak memory while running; -1: not known here */
+    double map_seconds;  /* of a run, choosing blocks: the median; 0: none were chosen */
 };
 
 /* Runs once untimed, then `repeat` times; repeat 0: at least 3 times and until `seconds` have gone by (at
@@ -24,6 +25,9 @@ attn_status measure_mirror(attn_layer *layer, const struct mirror *mirror, int64
 
 /* Memory that the machine can give without swapping, in bytes; -1: not known here. */
 int64_t measure_available(void);
+
+/* What the layer's last forward said of choosing blocks, in seconds. */
+double measure_map(const attn_layer *layer);
 
 /* Median of count > 0 numbers, which are sorted in place. */
 double measure_median(double *values, size_t count);

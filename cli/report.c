@@ -201,3 +201,14 @@ char *report_bytes(double bytes, char *text)
     snprintf(text, 32, "%.0f B", bytes);
     return text;
 }
+
+/* ---- what was done with blocks ------------------------------------------------------------------- */
+
+const char *report_blocks(const char *report, double map_seconds, double seconds, char text[256])
+{
+    int used = snprintf(text, 256, "%s", report);
+    if (map_seconds > 0 && seconds > 0 && used >= 0 && used < 256)
+        snprintf(text + used, (size_t)(256 - used), ", chosen in %.2f ms, %.1f %% of the time",
+                 1e3 * map_seconds, 100 * map_seconds / seconds);
+    return text;
+}

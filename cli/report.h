@@ -53,6 +53,12 @@ struct report_pulse {
 void report_pulse_begin(struct report_pulse *pulse, const char *what);
 void report_pulse_end(struct report_pulse *pulse);
 
+/* ---- what was done with blocks ------------------------------------------------------------------ */
+
+/* A layer's report on its blocks, and how much of a call of `seconds` went into choosing them (map_seconds;
+ * 0: nothing is said): "4 of 32 cubes (12.5 %), chosen in 1.23 ms, 1.4 % of the time". Returns text. */
+const char *report_blocks(const char *report, double map_seconds, double seconds, char text[256]);
+
 /* ---- tables ------------------------------------------------------------------------------------ */
 
 enum report_format { REPORT_TABLE, REPORT_MARKDOWN };

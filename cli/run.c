@@ -132,8 +132,6 @@ static json_t *to_json(const struct values *values, const struct call *call, con
     if (!object) return NULL;
     json_object_set_new(object, "device",
                         json_string(values->context.device ? values->context.device : "cpu"));
-    json_object_set_new(object, "blocks", json_string(r->layer.report ? r->layer.report : ""));
-    json_object_set_new(object, "kept_share", report_real(r->layer.kept_share));
     json_object_set_new(object, "seconds", report_real(r->measure.median));
     json_object_set_new(object, "seconds_best", report_real(r->measure.best));
     json_object_set_new(object, "repeats", json_integer(r->measure.repeats));
@@ -142,6 +140,7 @@ static json_t *to_json(const struct values *values, const struct call *call, con
     json_object_set_new(object, "peak_bytes",
                         r->measure.peak_bytes < 0 ? json_null() : json_integer(r->measure.peak_bytes));
     json_object_set_new(object, "kept_share", report_real(r->layer.kept_share));
+    json_object_set_new(object, "map_seconds", report_real(r->measure.map_seconds));
     json_object_set_new(object, "note", json_string(r->layer.report ? r->layer.report : ""));
     if (values->out) json_object_set_new(object, "out", json_string(values->out));
     if (values->lse) json_object_set_new(object, "lse", json_string(values->lse));
@@ -157,14 +156,13 @@ static void line(const char *name, const char *text)
 
 static void print_text(const struct values *values, const struct call *call, const struct result *r)
 {
-    char text[512], a[32], b[32];
+    char text[512], blocks[256], a[32], b[32];
     line("problem", call->text);
     line("backend", r->layer.backend);
     line("implementation", r->layer.implementation);
     line("source", r->layer.source);
     line("reason", r->layer.reason);
     line("plan", r->layer.plan);
-    if (r->layer.report && *r->layer.report) line("blocks", r->layer.report);
     snprintf(text, sizeof text, "%s median, %s best of %" PRId64, report_time(r->measure.median, a),
              report_time(r->measure.best, b), r->measure.repeats);
     size_t used = strlen(text);
@@ -179,7 +177,8 @@ static void print_text(const struct values *values, const struct call *call, con
              r->measure.peak_bytes < 0 ? "unknown" : report_bytes((double)r->measure.peak_bytes, a),
              report_bytes((double)r->measure.workspace, b));
     line("memory", text);
-    if (r->layer.report && r->layer.report[0]) line("note", r->layer.report);
+    if (r->layer.report && r->layer.report[0])
+        line("note", report_blocks(r->layer.report, r->measure.map_seconds, r->measure.median, blocks));
     if (values->out) line("out", values->out);
     if (values->lse) line("lse", values->lse);
     if (values->scores) line("scores", values->scores);

@@ -272,7 +272,8 @@ void attn_layer_get_info(const attn_layer *l, attn_layer_info *info)
                             .report = l->report.text,
                             .dense_calls = l->dense_calls,
                             .sparse_calls = l->sparse_calls,
-                            .kept_share = kept_share(&l->report)};
+                            .kept_share = kept_share(&l->report),
+                            .map_seconds = l->report.map_seconds};
     attn_give_struct(info, &ours, sizeof ours);
 }
 

@@ -47,7 +47,10 @@ static void print_attention(const report *r)
         attn_layer_info i = layer_info(r->attention, role);
         printf("  %-6s %s, run by %s (%s)\n         source: %s\n", role_name(role), i.backend,
                i.implementation, i.plan, i.source);
-        if (i.report && *i.report) printf("         last call: %s\n", i.report);
+        if (!i.report || !*i.report) continue;
+        printf("         last call: %s", i.report);
+        if (i.map_seconds > 0) printf(", chosen in %.2f ms", 1e3 * i.map_seconds);
+        putchar('\n');
     }
 }
 
@@ -172,11 +175,12 @@ static json_t *json_attention(const report *r)
     for (int role = 0; role < ROLES; role++) {
         attn_layer_info i = layer_info(r->attention, role);
         json_object_set_new(all, role_name(role),
-                            json_pack("{s:s, s:s, s:s, s:s, s:b, s:s, s:s, s:I, s:I}", "backend", i.backend,
-                                      "implementation", i.implementation, "source", i.source, "reason",
-                                      i.reason, "explicit", i.explicit_choice, "plan", i.plan, "last_call",
-                                      i.report ? i.report : "", "sparse_calls", (json_int_t)i.sparse_calls,
-                                      "dense_calls", (json_int_t)i.dense_calls));
+                            json_pack("{s:s, s:s, s:s, s:s, s:b, s:s, s:s, s:f, s:I, s:I}", "backend",
+                                      i.backend, "implementation", i.implementation, "source", i.source,
+                                      "reason", i.reason, "explicit", i.explicit_choice, "plan", i.plan,
+                                      "last_call", i.report ? i.report : "", "map_seconds", i.map_seconds,
+                                      "sparse_calls", (json_int_t)i.sparse_calls, "dense_calls",
+                                      (json_int_t)i.dense_calls));
     }
     return all;
 }

@@ -756,6 +756,8 @@ typedef struct attn_layer_info {
     int64_t dense_calls;  /* forwards that were such dense passes */
     int64_t sparse_calls; /* forwards that left blocks out */
     double kept_share;    /* pairs of blocks that the last forward computed, of all; 1 without blocks */
+    double map_seconds;   /* choosing these blocks took so long, as a part of the last forward; 0: nothing was
+                             chosen in it */
 } attn_layer_info;
 /* Strings live until the layer's next forward or close. */
 ATTN_API void attn_layer_get_info(const attn_layer *layer, attn_layer_info *info);

@@ -135,6 +135,7 @@ typedef struct attn_report {
     int32_t dense;       /* 1: a dense pass that is part of the backend's definition; text says why */
     int64_t kept, total; /* pairs of blocks that were computed, of how many; 0 of 0: no blocks */
     char text[160];      /* for people: "dense:step 1 of 20", "17 of 168 cubes"; "": nothing to say */
+    double map_seconds;  /* of the run, choosing blocks: see attn_call_chose */
 } attn_report;
 
 /* One call, checked: shapes agree with the problem, pointers are final (byte offsets added). Lengths and
@@ -193,6 +194,15 @@ typedef struct attn_call {
 static inline attn_report *attn_call_report(const attn_call *call)
 {
     return call->size < offsetof(attn_call, report) + sizeof call->report ? NULL : call->report;
+}
+
+/* Adds `seconds` that went into choosing which blocks are computed, as a part of the run. A host of before
+ * does not listen. */
+static inline void attn_call_chose(const attn_call *call, double seconds)
+{
+    attn_report *report = attn_call_report(call);
+    if (report && report->size >= offsetof(attn_report, map_seconds) + sizeof report->map_seconds)
+        report->map_seconds += seconds;
 }
 
 static inline int64_t attn_index_at(const attn_index *index, int64_t i)

@@ -2,9 +2,9 @@
  * block of queries sees, and flash computes them. Nothing takes the place of a plugin that fails. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "backends/flash.h"
+#include "sparse/clock.h"
 #include "sparse/schedule.h"
 
 enum { BLOCK = 64, BLOCK_LEAST = 16, BLOCK_MOST = 4096 };
@@ -89,7 +89,7 @@ static attn_status select_blocks(const attn_host *host, const attn_call *call, a
 }
 
 /* What a map keeps of each head, for people and for the counters. */
-static void tell(const attn_call *call, const attn_block_lists *l, double seconds)
+static void tell(const attn_call *call, const attn_block_lists *l)
 {
     attn_report *report = attn_call_report(call);
     double least = 1, most = 0;
@@ -107,10 +107,9 @@ static void tell(const attn_call *call, const attn_block_lists *l, double second
         report->kept += kept;
         report->total += total;
     }
-    snprintf(report->text, sizeof report->text,
-             "%.1f %% of blocks (heads: %.1f to %.1f %%), chosen in %.2f ms",
+    snprintf(report->text, sizeof report->text, "%.1f %% of blocks (heads: %.1f to %.1f %%)",
              100.0 * (double)report->kept / (double)(report->total ? report->total : 1), 100 * least,
-             100 * most, 1e3 * seconds);
+             100 * most);
 }
 
 /* A call of flash with memory of its own: how blocks are cut is known only now. */
@@ -136,7 +135,7 @@ static attn_status run_flash(const attn_host *host, const attn_call *inner, attn
 }
 
 static attn_status run_map(const attn_host *host, const attn_call *call, const attn_block_map *map,
-                           double seconds, attn_error *error)
+                           attn_error *error)
 {
     attn_problem p = *call->problem;
     attn_call inner = *call;
@@ -149,24 +148,18 @@ static attn_status run_map(const attn_host *host, const attn_call *call, const a
     p.block_k = map->block_k;
     inner.problem = &p;
     attn_status status = run_flash(host, &inner, error);
-    if (!status) tell(call, &inner.blocks, seconds);
+    if (!status) tell(call, &inner.blocks);
     return status;
-}
-
-static double seconds_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static attn_status run_selected(const attn_host *host, const attn_call *call, attn_error *error)
 {
     attn_block_map *map = NULL;
-    double start = seconds_now();
+    double start = sparse_clock();
     attn_status status = new_map(call, &map, error);
     if (!status) status = select_blocks(host, call, map, error);
-    if (!status) status = run_map(host, call, map, seconds_now() - start, error);
+    attn_call_chose(call, sparse_clock() - start);
+    if (!status) status = run_map(host, call, map, error);
     attn_block_map_free(map);
     return status;
 }

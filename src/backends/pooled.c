@@ -8,6 +8,7 @@
 
 #include "backends/flash.h"
 #include "backends/pooled_select.h"
+#include "sparse/clock.h"
 
 /* Copies of so many bytes stay in the caches between the steps. */
 #define GROUP_BYTES ((int64_t)16 << 20)
@@ -101,24 +102,46 @@ static int64_t token_at(const job *j, int64_t place)
     return j->spec->order ? j->spec->order[place] : place;
 }
 
-/* One block of q, k or v: copied, its mean taken. rows: room for the block in f32. */
+static int64_t rows_of(const job *j, int64_t block)
+{
+    return j->spec->starts[block + 1] - j->spec->starts[block];
+}
+
+/* Where a block of the group's q, k or v is copied to. */
+static char *copy_of(const job *j, int kind, int64_t head, int64_t block)
+{
+    int64_t at = (head * j->p->q_len + j->spec->starts[block]) * j->p->head_dim;
+    return j->m.copy[kind] + at * (int64_t)attn_dtype_bytes(j->p->dtype);
+}
+
+/* One block of q, k or v. rows: room for the block in f32. */
 static void copy_block(const job *j, int kind, int64_t head, int64_t block, float *rows)
 {
     const attn_problem *p = j->p;
     const void *tensors[KINDS] = {j->call->q, j->call->k, j->call->v};
     const int64_t *strides[KINDS] = {p->q_stride, p->k_stride, p->v_stride};
-    int64_t d = p->head_dim, first = j->spec->starts[block], n = j->spec->starts[block + 1] - first;
-    int64_t bytes = (int64_t)attn_dtype_bytes(p->dtype);
+    int64_t d = p->head_dim, step = strides[kind][3], first = j->spec->starts[block], n = rows_of(j, block);
+    size_t bytes = (size_t)d * attn_dtype_bytes(p->dtype);
     int rounds = kind == V ? j->spec->round_v : j->spec->round_qk;
-    char *to = j->m.copy[kind] + (head * p->q_len + first) * d * bytes;
-    for (int64_t r = 0; r < n; r++)
-        j->kernels->widen(rows + r * d,
-                          token_row(j, tensors[kind], strides[kind], token_at(j, first + r), j->head + head),
-                          (int32_t)p->dtype, strides[kind][3], d);
+    int plain = !rounds && (step == 1 || d == 1);
+    char *to = copy_of(j, kind, head, block);
+    for (int64_t r = 0; r < n; r++) {
+        const char *row = token_row(j, tensors[kind], strides[kind], token_at(j, first + r), j->head + head);
+        if (plain)
+            memcpy(to + (size_t)r * bytes, row, bytes);
+        else
+            j->kernels->widen(rows + r * d, row, (int32_t)p->dtype, step, d);
+    }
+    if (plain) return;
     if (rounds) pooled_round(rows, n * d);
     j->kernels->narrow(to, (int32_t)p->dtype, 1, rows, 1, n * d);
-    if (!j->m.mean[kind] || (kind == V && !j->spec->gate)) return;
+}
+
+static void take_mean(const job *j, int kind, int64_t head, int64_t block, float *rows)
+{
+    int64_t d = j->p->head_dim, n = rows_of(j, block);
     float *mean = j->m.mean[kind] + (head * j->spec->blocks + block) * d;
+    j->kernels->widen(rows, copy_of(j, kind, head, block), (int32_t)j->p->dtype, 1, n * d);
     memset(mean, 0, (size_t)d * sizeof *mean);
     for (int64_t r = 0; r < n; r++)
         for (int64_t i = 0; i < d; i++) mean[i] += rows[r * d + i];
@@ -136,6 +159,15 @@ static void gather(void *arg, int64_t index, int32_t worker)
     if (attn_call_cancelled(j->call)) return;
     for (int kind = 0; kind < KINDS; kind++)
         copy_block(j, kind, index / j->spec->blocks, index % j->spec->blocks, work_of(j, worker));
+}
+
+static void average(void *arg, int64_t index, int32_t worker)
+{
+    const job *j = arg;
+    int kinds = j->spec->gate ? KINDS : V;
+    if (attn_call_cancelled(j->call)) return;
+    for (int kind = 0; kind < kinds; kind++)
+        take_mean(j, kind, index / j->spec->blocks, index % j->spec->blocks, work_of(j, worker));
 }
 
 static void choose(void *arg, int64_t index, int32_t worker)
@@ -223,7 +255,10 @@ static attn_status run_group(job *j, attn_error *error)
 {
     int64_t items = j->heads * j->spec->blocks;
     j->host->parallel_for(j->host, items, j->call->workers, gather, j);
+    double start = sparse_clock();
+    j->host->parallel_for(j->host, items, j->call->workers, average, j);
     j->host->parallel_for(j->host, items, j->call->workers, choose, j);
+    attn_call_chose(j->call, sparse_clock() - start);
     attn_status status = attend(j, error);
     if (!status) j->host->parallel_for(j->host, items, j->call->workers, scatter, j);
     return status;

@@ -59,8 +59,10 @@ expect 1 "not finite here, 0 in the exact result" compare --q large.npy --k larg
 # ---- parameters of backends that take some ----------------------------------------------------------------------
 
 cubes='{"vsa_dit_seq_shape": [4, 16, 16], "block_size": [4, 4, 4], "topk": 4}'
-expect 0 "4 of 16 cubes" compare --problem b1h1s1024d32:f32 -b FASTVIDEO_VSA -n 1 --params "$cubes"
+expect 0 "4 of 16 cubes (25.0 %), chosen in " compare --problem b1h1s1024d32:f32 -b FASTVIDEO_VSA -n 1 --params "$cubes"
 expect 0 '"kept_share": 0.25' compare --problem b1h1s1024d32:f32 -b FASTVIDEO_VSA -n 1 --params "$cubes" --json
+on_stdout '"map_seconds": '
+not_printed '"map_seconds": 0.0,'
 expect 2 "--params" compare --problem b1h1s64d32:f32 --params '{"topk": '
 expect 2 '"error_kind": "syntax"' compare --problem b1h1s64d32:f32 --params '{"topk": ' --json
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sparse/clock.h"
 #include "sparse/cubes.h"
 
 static uint32_t seed = 5;
@@ -22,7 +23,7 @@ static uint32_t draw(uint32_t below)
 typedef struct told {
     char report[200], plan[200];
     int64_t dense, sparse;
-    double share;
+    double share, map, all; /* seconds of choosing, and of the whole call */
 } told;
 
 static attn_status forward(test_call *c, told *t)
@@ -33,11 +34,14 @@ static attn_status forward(test_call *c, told *t)
     attn_status status = attn_layer_open(context, &c->layer, &layer, &c->error);
     if (!status) {
         attn_layer_info info = {.size = sizeof info};
+        double start = sparse_clock();
         status = attn_forward(layer, &c->args, &c->error);
+        t->all = sparse_clock() - start;
         attn_layer_get_info(layer, &info);
         snprintf(t->report, sizeof t->report, "%s", info.report);
         snprintf(t->plan, sizeof t->plan, "%s", info.plan);
         t->dense = info.dense_calls, t->sparse = info.sparse_calls, t->share = info.kept_share;
+        t->map = info.map_seconds;
         attn_layer_close(layer);
     }
     attn_close(context);
@@ -55,6 +59,12 @@ static void refuses(test_call *c, attn_kind kind, const char *word)
     assert_int_not_equal(forward(c, &t), ATTN_OK);
     if (c->error.kind != kind) fail_msg("kind %s: %s", attn_kind_name(c->error.kind), c->error.text);
     text_has(c->error.text, word);
+}
+
+/* Choosing blocks is timed, as a part of the call; a dense pass chooses nothing. */
+static void chose(const told *t, int any)
+{
+    assert_true(any ? t->map > 0 && t->map < t->all : t->map == 0);
 }
 
 /* ---- the definition, in double ------------------------------------------------------------------------ */
@@ -232,6 +242,7 @@ static void vsa_is_its_definition(void **state)
         sparse_cubes_order(&cubes, starts, order);
         definition d = {cubes.cubes, 0, rows[n].topk, starts, order, rows[n].gate ? &gate.dl : NULL};
         compare(&d, &c, label, rows[n].dtype == ATTN_F32 ? 1e-5 : rows[n].dtype == ATTN_F16 ? 1e-3 : 5e-3);
+        chose(&t, 1);
         if (rows[n].topk < cubes.cubes) {
             assert_int_equal(t.sparse, 1);
             value_near("kept", t.share, (double)rows[n].topk / (double)cubes.cubes, 1e-9);
@@ -266,6 +277,7 @@ static void vsa_with_all_blocks_is_dense(void **state)
         tensor_near("all blocks", &c.lse.dl, &lse.dl, 2e-5);
         text_has(t.report, preserve ? "all blocks (8 cubes)" : "dense:all blocks");
         assert_int_equal(t.dense, !preserve);
+        chose(&t, preserve);
         assert_int_equal(t.sparse, 0);
         tensor_free(&out);
         tensor_free(&lse);
@@ -355,6 +367,7 @@ static void rainfusion_is_its_definition(void **state)
     runs(&c, &t);
     compare(&d, &c, "RainFusion", 1e-5);
     text_has(t.report, "9 of 33 blocks");
+    chose(&t, 1);
     /* The share of dropped key blocks is the nominal one, the prefix aside. */
     value_near("kept", t.share, (33.0 + 32 * 9) / (33 * 33), 1e-9);
     call_free(&c);

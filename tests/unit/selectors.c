@@ -770,7 +770,8 @@ static void a_name_in_the_configuration_turns_one_on(void **state)
         attn_layer_info info = live_run(&self);
         assert_string_equal(info.backend, "SPARSE_ATTN");
         text_has(info.implementation, names[n]);
-        text_has(info.report, "chosen in");
+        text_has(info.report, "% of blocks (heads:");
+        assert_true(info.map_seconds > 0);
         assert_true(n == 2 || info.kept_share < 1);
         info = live_run(&cross);
         assert_string_equal(info.backend, "FLASH_ATTN");
@@ -790,10 +791,12 @@ static void all_blocks_and_exempt_steps_are_dense(void **state)
     live_run(&dense);
     assert_true(live_run(&all).kept_share == 1);
     tensor_near("all blocks", &all.call.out.dl, &dense.call.out.dl, 1e-2);
-    text_has(live_run(&some).report, "dense:step 0");
+    attn_layer_info info = live_run(&some);
+    text_has(info.report, "dense:step 0");
+    assert_true(info.map_seconds == 0);
     tensor_near("step 0", &some.call.out.dl, &dense.call.out.dl, 1e-2);
     some.step = 2;
-    attn_layer_info info = live_run(&some);
+    info = live_run(&some);
     value_near("kept", info.kept_share, 1.0 / 8, 1e-9);
     assert_int_equal(info.sparse_calls, 1);
     some.step = 3;
@@ -803,9 +806,28 @@ static void all_blocks_and_exempt_steps_are_dense(void **state)
     live_close(&dense);
 }
 
+/* Reports of hosts that are older than the time of the choice end before it. */
+static void an_older_host_is_told_no_time(void **state)
+{
+    (void)state;
+    attn_report report = {.size = offsetof(attn_report, map_seconds)};
+    attn_call call = {.size = sizeof call, .report = &report};
+    attn_call_chose(&call, 2);
+    assert_true(report.map_seconds == 0);
+    report.size = sizeof report;
+    attn_call_chose(&call, 2);
+    attn_call_chose(&call, 1);
+    assert_true(report.map_seconds == 3);
+    call.size = offsetof(attn_call, report);
+    attn_call_chose(&call, 1);
+    call = (attn_call){.size = sizeof call};
+    attn_call_chose(&call, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_older_host_is_told_no_time),
         cmocka_unit_test(radial_is_its_definition),
         cmocka_unit_test(radial_grows_like_n_log_n),
         cmocka_unit_test(sliding_tile_is_its_definition),
