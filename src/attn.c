@@ -437,7 +437,8 @@ static attn_status run_on_device(attn_layer *l, attn_request *r, size_t stride, 
 {
     attn_space *space;
     if (!total) return run_in(l, r, NULL, 0, error);
-    ATTN_TRY(attn_space_take(l->context, l->site.device, r->args.stream, total, &space, error));
+    ATTN_TRY(
+        attn_space_take(l->context, l->site.device, r->args.stream, ATTN_SPACE_CALL, total, &space, error));
     attn_status status = run_in(l, r, space->memory[space->count - 1], stride, error);
     attn_space_give(space);
     return status;

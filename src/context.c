@@ -65,7 +65,8 @@ static void init_host(attn_context *c, const attn_options *o)
                           .release = host_release,
                           .parallel_for = host_parallel_for,
                           .log = host_log,
-                          .tuned = host_tuned};
+                          .tuned = host_tuned,
+                          .run_blocks = attn_forward_blocks};
     c->parallel_for = o->parallel_for ? o->parallel_for : attn_pool_parallel_for;
     c->parallel_user = o->parallel_for ? o->parallel_user : &c->pool;
 }

@@ -136,6 +136,10 @@ void attn_layer_count_blocks(attn_layer *layer, const attn_call *call);
  * them, and the inputs that it declared. */
 attn_status attn_plugin_extend(attn_layer *layer, attn_request *request, attn_error *error);
 
+/* forward_blocks.c: attn_host.run_blocks. */
+attn_status attn_forward_blocks(const attn_host *host, const attn_call *call, const attn_block_map *map,
+                                attn_error *error);
+
 /* resolve.c */
 /* Reads what domain and llm say; heads are those of a layer, 0 where there is none. Strings stay the
  * caller's. */

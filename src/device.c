@@ -210,13 +210,13 @@ attn_status attn_device_get_limits(attn_context *c, DLDevice device, attn_device
 enum { SPACE_LEAST = 1 << 16 };
 
 static attn_status find_space(attn_context *c, const attn_device *ops, int32_t device, void *stream,
-                              attn_space **space, attn_error *error)
+                              attn_space_use use, attn_space **space, attn_error *error)
 {
     attn_lock_take(&c->spaces_lock);
     attn_space *s = c->spaces;
-    while (s && (s->ops != ops || s->device != device || s->stream != stream)) s = s->next;
+    while (s && (s->ops != ops || s->device != device || s->stream != stream || s->use != use)) s = s->next;
     if (!s && (s = attn_take_zeroed(&c->allocator, sizeof *s))) {
-        *s = (attn_space){.next = c->spaces, .ops = ops, .device = device, .stream = stream};
+        *s = (attn_space){.next = c->spaces, .use = use, .ops = ops, .device = device, .stream = stream};
         attn_lock_init(&s->lock);
         c->spaces = s;
     }
@@ -236,8 +236,8 @@ static attn_status grow(attn_space *s, size_t bytes, attn_error *error)
     return ATTN_OK;
 }
 
-attn_status attn_space_take(attn_context *c, DLDevice device, void *stream, size_t bytes, attn_space **space,
-                            attn_error *error)
+attn_status attn_space_take(attn_context *c, DLDevice device, void *stream, attn_space_use use, size_t bytes,
+                            attn_space **space, attn_error *error)
 {
     attn_error why = ATTN_ERROR_INIT;
     const attn_device *ops = attn_device_find(c, device.device_type, &why);
@@ -245,7 +245,7 @@ attn_status attn_space_take(attn_context *c, DLDevice device, void *stream, size
         return attn_fail(error, why.kind,
                          "this call needs a workspace of %zu bytes and %s; or pass one in attn_args", bytes,
                          why.text);
-    ATTN_TRY(find_space(c, ops, device.device_id, stream, space, error));
+    ATTN_TRY(find_space(c, ops, device.device_id, stream, use, space, error));
     attn_lock_take(&(*space)->lock);
     attn_status status = bytes > (*space)->bytes ? grow(*space, bytes, error) : ATTN_OK;
     if (status) attn_lock_give(&(*space)->lock);

@@ -10,8 +10,14 @@
  * share memory; the lock keeps apart what two threads enqueue. A captured graph may hold the memory, so what
  * became too small is kept until the end; sizes are powers of two, which keeps all of it below twice the
  * largest. */
+typedef enum attn_space_use {
+    ATTN_SPACE_CALL,
+    ATTN_SPACE_BLOCKS /* of a call within a call: lists of key blocks, and its workspace */
+} attn_space_use;
+
 typedef struct attn_space {
     struct attn_space *next;
+    attn_space_use use;
     const attn_device *ops;
     int32_t device;
     void *stream;
@@ -29,8 +35,8 @@ const attn_device *attn_device_find(attn_context *context, int32_t device_type, 
 
 /* A workspace of at least `bytes` for what the calling thread enqueues on a stream next, until it is given
  * back. */
-attn_status attn_space_take(attn_context *context, DLDevice device, void *stream, size_t bytes,
-                            attn_space **space, attn_error *error);
+attn_status attn_space_take(attn_context *context, DLDevice device, void *stream, attn_space_use use,
+                            size_t bytes, attn_space **space, attn_error *error);
 void attn_space_give(attn_space *space);
 void attn_spaces_clear(attn_context *context);
 

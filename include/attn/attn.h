@@ -794,8 +794,10 @@ typedef struct attn_query_range {
  * block_q) of every sample and key block j the keys [j * block_k, (j + 1) * block_k); the last block of
  * either ends where the sequence ends. Each (sample, head, query block) has one list of key blocks, ascending
  * and without duplicates; an empty list gives output 0 and lse -inf. Masks, lengths and causal order hide
- * keys of listed blocks on top of that. The caller owns a map that it fills itself; those of
- * attn_block_map_new and _convert are released whole by attn_block_map_free. Any thread may read a map. */
+ * keys of listed blocks on top of that. A call checks lists in host memory and fails; those in memory of a
+ * device the kernels check, and rows whose list does not hold become NaN, with their lse. The caller owns a
+ * map that it fills itself; those of attn_block_map_new and _convert are released whole by
+ * attn_block_map_free. Any thread may read a map. */
 typedef struct attn_block_map {
     uint32_t size;
     uint32_t flags;           /* 0 */

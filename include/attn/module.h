@@ -288,6 +288,12 @@ struct attn_host {
      * and sets *value, or 0: nothing is said, the implementation's own choice holds. An implementation brings
      * what it gets within its own limits. Hosts of before lack it: see attn_host_tuned. */
     int (*tuned)(const attn_host *host, const attn_problem *problem, const char *key, int64_t *value);
+    /* Runs a call on the device of its tensors by what serves FLASH_ATTN there, with the lists of a host map;
+     * NULL: dense. The lists are checked and copied to memory that the context keeps for the stream: such a
+     * call cannot be captured. Fails as attn_block_map_check does, and with the reasons of that
+     * implementation. */
+    attn_status (*run_blocks)(const attn_host *host, const attn_call *call, const attn_block_map *map,
+                              attn_error *error);
 };
 
 /* The same for every host, however old. */
@@ -305,6 +311,16 @@ ATTN_API attn_status attn_fail(attn_error *error, attn_kind kind, const char *fo
 #else
 ATTN_API attn_status attn_fail(attn_error *error, attn_kind kind, const char *format, ...);
 #endif
+
+/* run_blocks for every host, however old. */
+static inline attn_status attn_host_run_blocks(const attn_host *host, const attn_call *call,
+                                               const attn_block_map *map, attn_error *error)
+{
+    if (host->size < offsetof(attn_host, run_blocks) + sizeof host->run_blocks || !host->run_blocks)
+        return attn_fail(error, ATTN_KIND_FEATURE_UNSUPPORTED,
+                         "this host runs no block maps for selectors; use a newer library");
+    return host->run_blocks(host, call, map, error);
+}
 
 /* ---- implementation --------------------------------------------------------------------------- */
 
@@ -491,6 +507,9 @@ typedef struct attn_sparse {
     attn_sparse_forward_fn forward;
     attn_sparse_select_fn select;
     attn_sparse_geometry_fn geometry;
+    /* Of a selector. 1: its map follows from shapes, parameters and the per-forward state, it reads nothing
+     * of q, k and v. It then serves tensors of every device, and the kernels there walk its map. */
+    int32_t any_device;
 } attn_sparse;
 
 /* Symbols of a file that is a plugin. ATTN_MODULE_EXPORT makes them visible. */

@@ -23,6 +23,8 @@ static attn_kind kind_of(cudaError_t code)
         return ATTN_KIND_OUT_OF_MEMORY;
     case cudaErrorInvalidDevice:
         return ATTN_KIND_DEVICE_MISMATCH;
+    case cudaErrorStreamCaptureUnsupported:
+        return ATTN_KIND_FEATURE_UNSUPPORTED;
     default:
         return ATTN_KIND_INTERNAL;
     }
@@ -37,6 +39,8 @@ static const char *way_out(attn_kind kind)
         return "this module holds code for compute capability 8.0 and later";
     case ATTN_KIND_OUT_OF_MEMORY:
         return "free memory of the device";
+    case ATTN_KIND_FEATURE_UNSUPPORTED:
+        return "do it before the capture, or run without one";
     case ATTN_KIND_DEVICE_MISMATCH:
         return "open the layer for a device that is there";
     default:

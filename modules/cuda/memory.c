@@ -41,9 +41,24 @@ static void dev_release(int32_t device, void *memory)
     attn_cuda_leave(before);
 }
 
+/* A captured copy reads its source when the graph runs, and ordinary memory of the host may be gone by then.
+ */
+static cudaError_t refuse_captured_host(const void *from, cudaStream_t stream)
+{
+    enum cudaStreamCaptureStatus capture;
+    struct cudaPointerAttributes about;
+    cudaError_t code = cudaStreamIsCapturing(stream, &capture);
+    if (code || capture == cudaStreamCaptureStatusNone) return code;
+    code = cudaPointerGetAttributes(&about, from);
+    if (code) return code;
+    return about.type == cudaMemoryTypeUnregistered ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
+}
+
 static cudaError_t copy_rows(void *to, int64_t to_pitch, const void *from, int64_t from_pitch, size_t width,
                              int64_t rows, cudaStream_t stream)
 {
+    cudaError_t code = refuse_captured_host(from, stream);
+    if (code) return code;
     if (rows == 1) return cudaMemcpyAsync(to, from, width, cudaMemcpyDefault, stream);
     return cudaMemcpy2DAsync(to, (size_t)to_pitch, from, (size_t)from_pitch, width, (size_t)rows,
                              cudaMemcpyDefault, stream);

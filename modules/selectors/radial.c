@@ -91,4 +91,5 @@ const attn_sparse selector_radial = {
     .name = "radial",
     .summary = "video attention that narrows with the distance in time",
     .select = select_blocks,
+    .any_device = 1,
 };

@@ -292,4 +292,5 @@ const attn_sparse selector_sliding_tile = {
     .name = "sliding_tile",
     .summary = "each tile of a video attends to a window of tiles around it",
     .select = select_blocks,
+    .any_device = 1,
 };

@@ -78,12 +78,15 @@ static attn_status new_map(const attn_call *call, attn_block_map **map, attn_err
     return status ? status : attn_block_map_new(&shape, map, error);
 }
 
+/* Blocks are chosen by the host's threads, also for a device, whose calls have one worker. */
 static attn_status select_blocks(const attn_host *host, const attn_call *call, attn_block_map *map,
                                  attn_error *error)
 {
     const attn_sparse *about = call->impl->data;
     attn_error why = ATTN_ERROR_INIT;
-    attn_sparse_call c = call_of(host, call, &why);
+    attn_call own = *call;
+    attn_sparse_call c = call_of(host, &own, &why);
+    own.workers = host->threads;
     int code = about->select(&c, map);
     return code ? failed(call, code, &why, error) : ATTN_OK;
 }
@@ -147,7 +150,8 @@ static attn_status run_map(const attn_host *host, const attn_call *call, const a
     p.block_q = map->block_q;
     p.block_k = map->block_k;
     inner.problem = &p;
-    attn_status status = run_flash(host, &inner, error);
+    attn_status status = p.device_type == kDLCPU ? run_flash(host, &inner, error)
+                                                 : attn_host_run_blocks(host, call, map, error);
     if (!status) tell(call, &inner.blocks);
     return status;
 }
@@ -178,13 +182,15 @@ static attn_status run_selector(const attn_host *host, const void *state, const 
             sparse_schedule_ask(&schedule, call->impl->name, call, report->text, sizeof report->text, error);
     if (status) return status;
     report->dense = report->text[0] != 0;
-    return report->dense ? run_flash(host, call, error) : run_selected(host, call, error);
+    if (!report->dense) return run_selected(host, call, error);
+    return call->problem->device_type == kDLCPU ? run_flash(host, call, error)
+                                                : attn_host_run_blocks(host, call, NULL, error);
 }
 
 static void describe_selector(const attn_host *host, const void *state, char *text, size_t bytes)
 {
     (void)host, (void)state;
-    snprintf(text, bytes, "blocks chosen by a selector, computed by cpu_flash");
+    snprintf(text, bytes, "blocks chosen by a selector, computed by FLASH_ATTN's implementation");
 }
 
 /* ---- what plugins become --------------------------------------------------------------------------- */

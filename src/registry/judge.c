@@ -114,7 +114,7 @@ void attn_judge_impl(const attn_court *court, const attn_impl_slot *slot, const 
                      attn_reasons *reasons)
 {
     const attn_impl *impl = &slot->impl;
-    if (strcmp(impl->platform, court->facts->platform))
+    if (!attn_impl_on(impl, court->facts))
         attn_reason(reasons, ATTN_KIND_PLATFORM_UNSUPPORTED, "%s runs on %s, this is %s", impl->name,
                     impl->platform, court->facts->platform);
     check_features(slot, problem, reasons);
@@ -266,8 +266,7 @@ static void try_all(const attn_court *court, const attn_backend *b, const attn_p
         }
         /* Of implementations for other platforms nothing is said when none is for this one: the sentence
          * about the missing package says more. */
-        if (!strcmp(slot->impl.platform, court->facts->platform) || override)
-            try_impl(court, slot, problem, who, verdict);
+        if (attn_impl_on(&slot->impl, court->facts) || override) try_impl(court, slot, problem, who, verdict);
     }
 }
 
@@ -321,7 +320,7 @@ static bool served_here(const attn_court *court, const attn_backend *b)
     for (size_t i = 0;
          b->domain != ATTN_DOMAIN_DIFFUSION && court->facts->live && i < court->registry->impl_count; i++) {
         const attn_impl *impl = &court->registry->impls[i]->impl;
-        if (!strcmp(impl->platform, court->facts->platform) && attn_impl_serves(impl, b->served)) return true;
+        if (attn_impl_on(impl, court->facts) && attn_impl_serves(impl, b->served)) return true;
     }
     return false;
 }

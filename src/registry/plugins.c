@@ -104,6 +104,7 @@ static attn_impl impl_of(const attn_plugin *plugin)
     impl.name = plugin->impl_name;
     if (about->summary) impl.summary = about->summary;
     if (about->platform) impl.platform = about->platform;
+    if (about->select && about->any_device) impl.platform = ATTN_ANY_PLATFORM;
     impl.features |= declared(about->capabilities);
     impl.data = about;
     return impl;

@@ -1,6 +1,8 @@
 /* registry.c: lists and loops over the rows. */
 #include "registry/registry.h"
 
+#include "core/facts.h"
+
 #include "core/names.h"
 #include "core/text.h"
 
@@ -170,6 +172,11 @@ const attn_impl_slot *attn_registry_impl(const attn_registry *r, const char *nam
     for (size_t i = 0; i < r->impl_count; i++)
         if (!strcmp(r->impls[i]->impl.name, name)) return r->impls[i];
     return NULL;
+}
+
+bool attn_impl_on(const attn_impl *impl, const attn_facts *facts)
+{
+    return !strcmp(impl->platform, facts->platform) || !strcmp(impl->platform, ATTN_ANY_PLATFORM);
 }
 
 bool attn_impl_serves(const attn_impl *impl, const char *backend)

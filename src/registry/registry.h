@@ -111,6 +111,8 @@ const char *attn_registry_names(const attn_registry *registry, char *text, size_
 const char *attn_registry_nearest(const attn_registry *registry, const char *name);
 const attn_impl_slot *attn_registry_impl(const attn_registry *registry, const char *name);
 bool attn_impl_serves(const attn_impl *impl, const char *backend);
+#define ATTN_ANY_PLATFORM "*" /* of an implementation that runs others' kernels, wherever tensors are */
+bool attn_impl_on(const attn_impl *impl, const attn_facts *facts);
 const attn_impl_slot *attn_registry_override(const attn_registry *registry, const attn_backend *backend);
 
 /* Makes room for overrides; call once, when all backends are known. */
