@@ -258,7 +258,7 @@ static attn_status check_plugin(struct tally *tally, const attn_plugin_info *inf
                                 attn_error *error)
 {
     struct plugin_subject subject = {.info = *info, .reference = reference, .params = tally->values->params};
-    if (strcmp(info->platform, "cpu") != 0)
+    if (strcmp(info->platform, "cpu") != 0 && strcmp(info->platform, "*") != 0)
         return cli_fail(error, ATTN_KIND_DEVICE_MISMATCH,
                         "plugin '%.60s' takes tensors of %.40s, and the command makes them on the cpu alone; "
                         "test it from a program that holds such tensors",

@@ -1118,10 +1118,10 @@ typedef struct attn_plugin_info {
     const char *name;
     const char *implementation; /* what attn_layer_info calls it */
     const char *summary;
-    const char *platform;
-    const char *path;  /* of its file */
-    uint64_t features; /* ATTN_FEATURE bits that calls may use, declared ones among them */
-    int32_t geometry;  /* 1: it has a geometry of its own */
+    const char *platform; /* "*": any, the kernels are those of the tensors' device */
+    const char *path;     /* of its file */
+    uint64_t features;    /* ATTN_FEATURE bits that calls may use, declared ones among them */
+    int32_t geometry;     /* 1: it has a geometry of its own */
     int32_t reserved;
 } attn_plugin_info;
 
@@ -1280,7 +1280,7 @@ typedef struct attn_impl_info {
     uint64_t dtypes; /* bit (1 << attn_dtype) */
     const char *name;
     const char *summary;
-    const char *platform;
+    const char *platform; /* "*": any */
     const char *backends; /* comma-separated */
     const char *module;   /* "built-in", or the module's name */
     uint32_t flags;       /* ATTN_IMPL_* */
