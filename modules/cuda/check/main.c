@@ -1,6 +1,6 @@
 /* main.c: the program gpu-check. It runs the implementations of the CUDA module through the public interface
  * on random problems, compares every element with cpu_reference in double from the same values, and times
- * them. usage: gpu-check MODULE.so IMPLEMENTATION[:partial]...; partial: it may
+ * them. usage: gpu-check MODULE.so IMPLEMENTATION[:partial]... [--no-timing]; partial: it may
  * refuse problems, with a reason. */
 #include "check.h"
 

@@ -151,9 +151,11 @@ void time_all(char **impls, int count)
     printf("Matrix ceiling (mma.sync m16n8k16 bf16 in a loop, burst): %.0f TFLOP/s\n\n", ceiling);
     printf("| shape | type | implementation | median ms | best ms | TFLOP/s | of the ceiling "
            "|\n|---|---|---|---|---|---|---|\n");
+    const char *only = getenv("GPU_CHECK_SHAPES"); /* a part of their names */
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int i = 0; i < count; i++) {
             int reference = !strcmp(impls[i], "cuda_reference");
+            if (only && !strstr(shapes[s].name, only)) continue;
             if (reference ? shapes[s].slow : shapes[s].dtype != ATTN_F32)
                 time_one(impls[i], &shapes[s], ceiling);
         }
