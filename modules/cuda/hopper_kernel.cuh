@@ -246,7 +246,7 @@ __device__ __forceinline__ void consume_item(const attn_cuda_hopper_call &a, cha
     if (left > own) {
         rows_state<S> r;
         begin<S>(r, item_sum(item));
-        if (t.first_tile >= t.last_tile) walk_tiles<S>(a, shared, w, t, r);
+        if (t.first_tile >= t.last_tile) walk_tiles(a, shared, w, t, r);
         finish<S>(a, r, item, t.q, boxed, first + own, w.at, w.of, OWN + w.group);
     } else {
         stand_by<S>(w, t.first_tile - t.last_tile + 1);

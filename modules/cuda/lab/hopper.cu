@@ -1,6 +1,6 @@
 /* hopper.cu: variants of the warpgroup kernel side by side, checked against cuda_reference and timed in
- * turns. usage: hopper check | time [ROUNDS] */
-#include "../hopper_kernel.cuh"
+ * turns. usage: hopper check | time [ROUNDS] | skip */
+#include "skip.cuh"
 
 #include <algorithm>
 #include <stdarg.h>
@@ -217,6 +217,98 @@ static void time_all(const problem &s, int rounds)
     cudaFree(out);
 }
 
+/* ---- skip-softmax ---------------------------------------------------------------------------------------
+ */
+
+typedef skipping<shape<__nv_bfloat16, 128, 128, 2, 128, 64, 2>> skip_shape;
+static const variant skip = {"skip", 128, hopper_tile_of<skip_shape>(128, 128, 0),
+                             (const void *)attend_hopper<skip_shape>};
+
+/* One margin: the error to exact attention, the share of tiles that took no part, and the time. */
+static void skip_one(const attn_cuda_call &exact, const std::vector<float> &want, double margin, float dense)
+{
+    enum { RUNS = 9 };
+    attn_cuda_call c = exact;
+    unsigned long long tiles[2] = {0, 0};
+    std::vector<__nv_bfloat16> got(want.size());
+    std::vector<float> ms;
+    const float value = (float)(margin * 1.4426950408889634);
+    cudaEvent_t e[2];
+    c.p.out_dtype = ATTN_BF16;
+    must(cudaMemcpyToSymbol(skip_margin, &value, sizeof value), "margin");
+    must(cudaMemcpyToSymbol(skip_tiles, tiles, sizeof tiles), "counters");
+    must(cudaMemset(c.out, 0xff, want.size() * 2), "poison");
+    launch(skip, c);
+    must(cudaDeviceSynchronize(), "skip");
+    must(cudaMemcpyFromSymbol(tiles, skip_tiles, sizeof tiles), "counters");
+    must(cudaMemcpy(got.data(), c.out, want.size() * 2, cudaMemcpyDeviceToHost), "download");
+    cudaEventCreate(&e[0]), cudaEventCreate(&e[1]);
+    for (int i = 0; i < RUNS; i++) {
+        float t;
+        cudaEventRecord(e[0]);
+        launch(skip, c);
+        cudaEventRecord(e[1]);
+        must(cudaEventSynchronize(e[1]), "skip");
+        cudaEventElapsedTime(&t, e[0], e[1]);
+        ms.push_back(t);
+    }
+    std::sort(ms.begin(), ms.end());
+    int64_t odd = 0;
+    const double error = error_of(got, want, &odd);
+    printf("skip margin %-5g tiles left out %5.1f %%  relative l2 %.2e%s  %.4f ms, dense %.4f\n", margin,
+           100.0 * (double)tiles[1] / (double)(tiles[0] ? tiles[0] : 1), error, odd ? " ODD" : "",
+           ms[RUNS / 2], dense);
+}
+
+static float time_dense(const attn_cuda_call &c)
+{
+    std::vector<float> ms;
+    cudaEvent_t e[2];
+    cudaEventCreate(&e[0]), cudaEventCreate(&e[1]);
+    for (int i = 0; i < 9; i++) {
+        float t;
+        cudaEventRecord(e[0]);
+        launch(variants[1], c); /* the same tiles */
+        cudaEventRecord(e[1]);
+        must(cudaEventSynchronize(e[1]), "dense");
+        cudaEventElapsedTime(&t, e[0], e[1]);
+        ms.push_back(t);
+    }
+    std::sort(ms.begin(), ms.end());
+    return ms[4];
+}
+
+/* Keys that belong to one of 16 topics, 256 in a row; a query is near one topic: as local as heads of video
+ * models. */
+static void skip_all()
+{
+    const problem s = {"local", 1, 8, 8, 4096, 4096, 128, 0};
+    attn_cuda_call c;
+    std::vector<__nv_bfloat16> q((size_t)(s.sq * s.h * 128)), k(q.size());
+    for (size_t i = 0; i < q.size(); i++) {
+        const size_t row = i / 128 / s.h, topic = row / 256 * 131 + i % (128 * s.h) * 17;
+        const float shared = __bfloat162float(noise[topic % noise.size()]);
+        q[i] = __float2bfloat16(shared + 0.7f * __bfloat162float(noise[(i * 3 + 7) % noise.size()]));
+        k[i] = __float2bfloat16(shared + 0.7f * __bfloat162float(noise[(i * 5 + 3) % noise.size()]));
+    }
+    void *out;
+    std::vector<float> want(q.size());
+    fill(c, s, 128);
+    c.q = tensor((int64_t)q.size(), 1), c.k = tensor((int64_t)q.size(), 1),
+    c.v = tensor((int64_t)q.size(), 1);
+    must(cudaMemcpy((void *)c.q, q.data(), q.size() * 2, cudaMemcpyHostToDevice), "upload");
+    must(cudaMemcpy((void *)c.k, k.data(), k.size() * 2, cudaMemcpyHostToDevice), "upload");
+    must(cudaMalloc(&out, want.size() * 4), "cudaMalloc");
+    must(cudaFuncSetAttribute(skip.bf16, cudaFuncAttributeMaxDynamicSharedMemorySize, skip.tile.bytes),
+         "skip");
+    c.out = out, c.p.out_dtype = ATTN_F32;
+    must(attn_cuda_reference_launch(&c, 0), "reference");
+    must(cudaMemcpy(want.data(), out, want.size() * 4, cudaMemcpyDeviceToHost), "reference");
+    c.p.out_dtype = ATTN_BF16;
+    const float dense = time_dense(c);
+    for (double margin : {1e30, 12.0, 8.0, 6.0, 4.0, 2.0}) skip_one(c, want, margin, dense);
+}
+
 int main(int argc, char **argv)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -235,6 +327,8 @@ int main(int argc, char **argv)
             printf("%s %s\n", bad ? "FAIL" : "ok  ", v.name);
             failures += bad;
         }
+    } else if (argc > 1 && !strcmp(argv[1], "skip")) {
+        skip_all();
     } else if (argc > 3 && !strcmp(argv[1], "one")) {
         for (auto &s : timed)
             for (auto &v : variants)
