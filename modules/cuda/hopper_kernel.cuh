@@ -20,7 +20,7 @@ namespace
 {
 
 /* Names of barriers: 0 is the block's. */
-enum { TURN = 1, OWN = 4 };
+enum { TURN = 1, OWN = 8 };
 
 __device__ __forceinline__ int same_in_all_lanes(int x)
 {

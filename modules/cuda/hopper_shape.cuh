@@ -11,9 +11,10 @@ namespace
 enum { SHARED_MOST = 232448 }; /* bytes a block may have */
 
 /* DK_, DV: head sizes; WIDTH: columns of a box in shared memory; QS: buffers of Q; MAP: walks lists of key
- * blocks; BLOCKS: of a multiprocessor; TURNS: warpgroups issue one after the other. */
+ * blocks; BLOCKS: of a multiprocessor; STAGES: tiles of K, and of V; TURNS: warpgroups issue one after the
+ * other. */
 template <typename T_, int DK_, int DV_, int GROUPS_, int KEYS_, int WIDTH_, int QS_, int MAP_ = 0,
-          int BLOCKS_ = 1, int TURNS_ = 1>
+          int BLOCKS_ = 1, int STAGES_ = 2, int TURNS_ = 1>
 struct shape {
     using T = T_;
     static constexpr bool MAP = MAP_;
@@ -21,7 +22,7 @@ struct shape {
     static constexpr int BLOCKS = BLOCKS_, HALVES = MAP ? KEYS_ / 64 : 0;
     static constexpr int DK = (DK_ + 15) / 16 * 16, DV = DV_, GROUPS = GROUPS_, KEYS = KEYS_, WIDTH = WIDTH_,
                          QS = QS_, TURNS = GROUPS > 1 && TURNS_;
-    static constexpr int THREADS = (GROUPS + 1) * 128, KS = 2, VS = 2, ROW = WIDTH * 2;
+    static constexpr int THREADS = (GROUPS + 1) * 128, KS = STAGES_, VS = STAGES_, ROW = WIDTH * 2;
     static constexpr int Q_BOXES = (DK + WIDTH - 1) / WIDTH, V_BOXES = (DV + WIDTH - 1) / WIDTH,
                          O_BOXES = Q_BOXES > V_BOXES ? Q_BOXES : V_BOXES;
     /* Bytes: of boxes, of one group's queries (or outputs), of tiles. */
@@ -41,14 +42,12 @@ struct shape {
                          K_EMPTY = K_FULL + KS * 8, V_FULL = K_EMPTY + KS * 8, V_EMPTY = V_FULL + VS * 8,
                          PIECE = V_EMPTY + VS * 8, BYTES = PIECE + KS * HALVES * 8;
     /* Of a thread, after the groups have shared out what the block has. */
-    static constexpr int LOADER_REGISTERS = GROUPS == 3   ? 32
-                                            : GROUPS == 2 ? 24
-                                            : BLOCKS == 2 ? 24
-                                                          : 56,
-                         REGISTERS = GROUPS == 3   ? 160
-                                     : GROUPS == 2 ? 240
-                                     : BLOCKS == 2 ? 232
-                                                   : 248;
+    static constexpr int LAUNCH_REGISTERS = 65536 / (BLOCKS * THREADS) / 8 * 8,
+                         LOADER_REGISTERS = GROUPS == 3                  ? 32
+                                            : GROUPS == 1 && BLOCKS == 1 ? 56
+                                                                         : 24,
+                         SHARE = (LAUNCH_REGISTERS * (GROUPS + 1) - LOADER_REGISTERS) / GROUPS / 8 * 8,
+                         REGISTERS = SHARE < 248 ? SHARE : 248;
     static_assert(sizeof(Item) % 8 == 0 && BYTES <= SHARED_MOST / BLOCKS - (BLOCKS - 1) * 512,
                   "shared memory");
     static_assert(!MAP || KEYS % 64 == 0, "pieces of a map have 64 keys or 128");

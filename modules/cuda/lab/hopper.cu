@@ -1,5 +1,5 @@
 /* hopper.cu: variants of the warpgroup kernel side by side, checked against cuda_reference and timed in
- * turns. usage: hopper check | time [ROUNDS] | skip */
+ * turns. usage: hopper check | time [ROUNDS [PART OF A NAME]] | skip */
 #include "skip.cuh"
 
 #include <algorithm>
@@ -37,9 +37,11 @@ struct variant {
 };
 
 static const variant variants[] = {
-#define X(name, d, groups, keys, width, queries)                                                             \
-    {#name, d, hopper_tile_of<shape<__nv_bfloat16, d, d, groups, keys, width, queries>>(d, d, 0),            \
-     (const void *)attend_hopper<shape<__nv_bfloat16, d, d, groups, keys, width, queries>>},
+#define X(name, d, groups, keys, width, queries, blocks, stages)                                             \
+    {#name, d,                                                                                               \
+     hopper_tile_of<shape<__nv_bfloat16, d, d, groups, keys, width, queries, 0, blocks, stages>>(d, d, 0),   \
+     (const void *)                                                                                          \
+         attend_hopper<shape<__nv_bfloat16, d, d, groups, keys, width, queries, 0, blocks, stages>>},
 #include "variants.def"
 #undef X
 };
@@ -341,7 +343,8 @@ int main(int argc, char **argv)
                     must(cudaDeviceSynchronize(), "one");
                 }
     } else {
-        for (auto &s : timed) time_all(s, argc > 2 ? atoi(argv[2]) : 7);
+        for (auto &s : timed)
+            if (argc < 4 || strstr(s.name, argv[3])) time_all(s, argc > 2 ? atoi(argv[2]) : 7);
     }
     return failures != 0;
 }
